@@ -1,0 +1,20 @@
+"""The door: overrides go to the sweep."""
+
+from __future__ import annotations
+
+import sys
+
+
+def main() -> None:
+    """The console script and `python -m evalsweep`."""
+    words = sys.argv[1:]
+    if words and "=" not in words[0] and not words[0].startswith(("-", "+", "~")):
+        print(f"evalsweep: {words[0]}: is no command and no key=value; see python -m evalsweep --help", file=sys.stderr)
+        sys.exit(2)
+    from evalsweep.sweep import run
+
+    sys.exit(run(words))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,285 @@
+"""Overrides to jobs: composes and checks the whole grid with Hydra before any job starts; refusals take one line."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, fields, is_dataclass
+from pathlib import Path
+from typing import Any
+
+import hydra as hydra_package
+from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
+from hydra._internal.hydra import Hydra
+from hydra._internal.utils import create_config_search_path
+from hydra.core.config_search_path import SearchPathQuery
+from hydra.core.config_store import ConfigStore
+from hydra.core.global_hydra import GlobalHydra
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.errors import HydraException, MissingConfigException
+from hydra.types import RunMode
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from evalsweep import groups
+from evalsweep.config import JobConfig, config_hash, directory_name, run_name, validate, varying, without_seed
+from evalsweep.errors import BadInput, did_you_mean, first_line
+
+CONFIG_NAME = "config"
+VERSION_BASE = "1.3"
+
+
+@dataclass(frozen=True)
+class PlannedJob:
+    """A job of the grid."""
+
+    name: str
+    directory: str
+    config_hash: str
+    config: JobConfig
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What will run: the jobs in order, and where.
+
+    `jobs` is empty where a sweeper chooses its points as it goes. `overrides` are Hydra's, with the directory pinned.
+    """
+
+    multirun: bool
+    directory: Path
+    jobs: tuple[PlannedJob, ...]
+    first: JobConfig
+    overrides: tuple[str, ...]
+
+
+def conf_folder() -> Path:
+    """`conf/` of the installed package, or of the checkout."""
+    inside = Path(__file__).parent / "conf"
+    return inside if (inside / "config.yaml").exists() else Path(__file__).parent.parent / "conf"
+
+
+def task_options() -> list[str]:
+    """The tasks with an option file of their own."""
+    return [path.stem for path in (conf_folder() / "task").glob("*.yaml")]
+
+
+def prepare() -> None:
+    """Teach Hydra and OmegaConf what conf/ leans on; safe to call again."""
+    hydra_package.version.setbase(VERSION_BASE)
+    groups.register()
+    ConfigStore.instance().store(name="schema", node=JobConfig)
+    OmegaConf.register_new_resolver("evalsweep_directory", _directory, replace=True)
+
+
+def open_hydra(config_dir: str | None) -> Hydra:
+    """A Hydra over conf/ and the user's own folder of options; close it with `close_hydra`.
+
+    Errors: BadInput where `config_dir` is no folder.
+    """
+    prepare()
+    path = create_config_search_path(conf_folder().as_uri())
+    if config_dir is not None:
+        own = Path(config_dir).absolute()
+        if not own.is_dir():
+            raise BadInput(f"--config-dir {config_dir}", "is not a folder; it holds options such as model/mine.yaml")
+        path.prepend(provider="command-line", path=own.as_uri(), anchor=SearchPathQuery(provider="schema"))
+    close_hydra()
+    return Hydra.create_main_hydra2(task_name="evalsweep", config_search_path=path)
+
+
+def close_hydra() -> None:
+    GlobalHydra.instance().clear()
+
+
+def plan(hydra: Hydra, args: argparse.Namespace) -> Plan:
+    """Compose and check every job.
+
+    Errors: BadInput, one line, for the first thing that is wrong.
+    """
+    try:
+        return _plan(hydra, args.config_name or CONFIG_NAME, list(args.overrides), args.multirun)
+    except (HydraException, OmegaConfBaseException, ValueError) as e:  # Hydra raises ValueError for task=null
+        raise _in_words(e, args.overrides) from e
+
+
+def job_config(config: DictConfig) -> JobConfig:
+    """A composed configuration as plain data.
+
+    Errors: BadInput for keys that the schema does not know; OmegaConf's for values that are missing.
+    """
+    known = [f.name for f in fields(JobConfig)]
+    unknown = [str(k) for k in config if k not in known and k != "hydra"]
+    if unknown:
+        raise BadInput(
+            f"+{unknown[0]}", f"there is no such key{did_you_mean(unknown[0], known)}; keys are {', '.join(known)}"
+        )
+    values: dict[str, Any] = {name: config[name] for name in known}
+    for name, value in values.items():
+        if OmegaConf.is_config(value):
+            values[name] = OmegaConf.to_object(value)
+    return JobConfig(**values)
+
+
+def _plan(hydra: Hydra, config_name: str, overrides: list[str], flag: bool) -> Plan:
+    chosen = hydra.get_mode(config_name=config_name, overrides=overrides)
+    multirun = flag or (chosen is not None and RunMode[str(getattr(chosen, "name", chosen))] == RunMode.MULTIRUN)
+    mode = RunMode.MULTIRUN if multirun else RunMode.RUN
+    overrides = [*overrides, f"hydra.mode={mode.name}"]
+    master = hydra.compose_config(
+        config_name=config_name, overrides=overrides, run_mode=mode, with_log_configuration=False
+    )
+    directory = Path(master.hydra.sweep.dir if multirun else master.hydra.run.dir)
+    points = _grid(hydra, master) if multirun else [master]
+    configs = [job_config(point) for point in points or []]
+    for config in configs:
+        validate(config)
+    dicts = [asdict(config) for config in configs]
+    keys = _naming(dicts)
+    jobs = tuple(
+        PlannedJob(run_name(d, keys), directory_name(d), config_hash(d), c) for d, c in zip(dicts, configs, strict=True)
+    )
+    _refuse_twins(jobs)
+    pinned = f"hydra.{'sweep' if multirun else 'run'}.dir={_quoted(str(directory))}"
+    first = configs[0] if configs else job_config(master)
+    return Plan(multirun, directory, jobs, first, (*overrides, pinned))
+
+
+def _naming(configs: list[dict[str, Any]]) -> list[str]:
+    """The keys that name the jobs of a grid: those that differ; temperature and seed where none does."""
+    seed = ["seed"] if len({c["seed"] for c in configs}) > 1 else []
+    return [*seed, *varying([without_seed(c) for c in configs])] or ["temperature", "seed"]
+
+
+def _grid(hydra: Hydra, master: DictConfig) -> list[DictConfig] | None:
+    """The composed points of Hydra's own sweeper; None for sweepers that choose as they go."""
+    if not str(master.hydra.sweeper._target_).endswith(".BasicSweeper"):
+        return None
+    params = [f"{k}={v}" for k, v in (master.hydra.sweeper.params or {}).items()]
+    parser = OverridesParser.create(config_loader=hydra.config_loader)
+    parsed = parser.parse_overrides([*params, *master.hydra.overrides.task])
+    (points,) = BasicSweeper.split_arguments(parsed, None)
+    return [hydra.config_loader.load_sweep_config(master, list(point)) for point in points]
+
+
+def _refuse_twins(jobs: Sequence[PlannedJob]) -> None:
+    seen: dict[str, PlannedJob] = {}
+    for job in jobs:
+        if job.config_hash in seen:
+            raise BadInput(
+                job.directory.rpartition("-")[0],
+                "the grid has this job twice (0.2 and 0.20 are one number); name each value once",
+            )
+        seen[job.config_hash] = job
+
+
+def _directory(*, _root_: DictConfig) -> str:
+    return directory_name(asdict(job_config(_root_)))
+
+
+def _quoted(text: str) -> str:
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
+
+
+# --- Hydra's refusals in one line ---
+
+
+def _in_words(error: Exception, overrides: Sequence[str]) -> BadInput:
+    cause = error.__cause__ if isinstance(error.__cause__, OmegaConfBaseException) else error
+    text = str(error)
+    if isinstance(error, MissingConfigException) and error.options is not None:
+        return _unknown_option(error, overrides)
+    if match := re.search(r"Could not (?:override|find) '?([\w./@]+)'?", text):
+        return _unknown_key(match.group(1), overrides)
+    key = str(getattr(cause, "full_key", "") or "")
+    if "issing mandatory value" in str(cause):
+        key = match.group(1) if (match := re.search(r"full_key: (\S+)", str(cause))) else key
+        return BadInput(" ".join(overrides), f"{key} must be given", f"{key}=...")
+    if key and (given := _given(key, overrides)):
+        kind = _kind(key)
+        return BadInput(given, f"must be {kind[0]}", f"{key}={kind[1]}")
+    if "requires --multirun" in text or "Ambiguous value" in text:
+        given = next((o for o in overrides if o in text), " ".join(overrides))
+        return BadInput(given, "several values are a sweep, which takes the flag -m", f"-m {given}")
+    if match := re.search(r"Config group override must be a string or a list", text):
+        given = next(
+            (o for o in overrides if o.endswith(("=null", "=true", "=false")) or _is_number(o)), " ".join(overrides)
+        )
+        return BadInput(given, "names no option of a group", f"{given.partition('=')[0]}=... (--help lists them)")
+    if re.search(r"mismatched input|no viable alternative|token recognition|Error parsing override", text):
+        given = next((o for o in overrides if f"'{o}'" in text), " ".join(overrides))
+        return BadInput(
+            given, "is not key=value; quote values with spaces, commas or brackets", "'prompt.system=\"Be brief\"'"
+        )
+    return BadInput(" ".join(overrides) or "configuration", first_line(cause if str(cause) else error))
+
+
+def _unknown_option(error: MissingConfigException, overrides: Sequence[str]) -> BadInput:
+    group, _, option = str(error.missing_cfg_file).partition("/")
+    options = sorted(o for o in error.options or () if not o.startswith("_"))
+    more = "; any task of lm_eval: task=lm_eval task.name=NAME" if group == "task" else ""
+    if group in ("model", "prompt", "tracking", "fewshot", "task", "experiment"):
+        more += "; your own: --config-dir DIR"
+    close = did_you_mean(option, options)
+    best = re.search(r"'(.+)'", close)
+    example = f"{group}={best.group(1) if best else options[0]}" if options else None
+    return BadInput(f"{group}={option}", f"no such {group}{close}; there are {', '.join(options)}{more}", example)
+
+
+def _unknown_key(key: str, overrides: Sequence[str]) -> BadInput:
+    given = _given(key, overrides) or key
+    node: Any = JobConfig
+    parent, name = "", key
+    for part in key.split("."):
+        known = {f.name: f for f in fields(node)}
+        if part not in known:
+            name = part
+            break
+        parent = f"{parent}{part}."
+        factory = known[part].default_factory
+        if not is_dataclass(factory):  # a mapping that is the user's own
+            return BadInput(given, "a new field of a mapping is added with +", f"+{given}")
+        node = factory
+    options = [f.name for f in fields(node)]
+    if not parent:
+        options.append("experiment")
+    close = did_you_mean(name, options)
+    best = re.search(r"'(.+)'", close)
+    value = given.partition("=")[2] or "..."
+    where = f"{parent[:-1]} has no '{name}'" if parent else f"there is no '{name}'"
+    return BadInput(
+        given,
+        f"{where}{close}; allowed: {', '.join(options)}",
+        f"{parent}{best.group(1)}={value}" if best else None,
+    )
+
+
+def _is_number(override: str) -> bool:
+    return override.partition("=")[2].replace(".", "", 1).isdigit()
+
+
+def _given(key: str, overrides: Sequence[str]) -> str | None:
+    return next((o for o in overrides if o.lstrip("+~").partition("=")[0] == key), None)
+
+
+def _kind(key: str) -> tuple[str, str]:
+    """What a key takes, in words, and an example."""
+    node: Any = JobConfig
+    for part in key.split(".")[:-1]:
+        node = next((f.default_factory for f in fields(node) if f.name == part), None)
+        if not is_dataclass(node):
+            return "a value of another type", "..."
+    kind = str(next((f.type for f in fields(node) if f.name == key.split(".")[-1]), ""))
+    null = " or null" if "None" in kind else ""
+    for name, words, example in (
+        ("list[int]", "a list of whole numbers", "[1,5]"),
+        ("dict", "a mapping", "{top_k:-1}"),
+        ("bool", "true or false", "true"),
+        ("int", "a whole number", "10"),
+        ("float", "a number", "0.5"),
+        ("str", "text", "name"),
+    ):
+        if name in kind:
+            return words + null, example
+    return "one value, not a group of them", "..."

@@ -1,0 +1,361 @@
+"""What a job is asked to do: the schema of `conf/`, its checks, and the identity of a configuration."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from evalsweep.errors import BadInput
+
+MAX_SEED = 2**32 - 1
+DTYPES = ("auto", "float32", "bfloat16", "float16")
+
+
+@dataclass
+class ModelConfig:
+    """Which model answers, and how it is loaded."""
+
+    name: str = "???"
+    kind: str = "hf"  # embedded | hf | server
+    pretrained: str | None = None  # hub id, folder, or the server's model name
+    revision: str | None = None  # branch, tag or commit on the hub
+    tokenizer: str | None = None  # default: the model's own
+    dtype: str = "auto"  # auto: bfloat16 on CUDA, float32 elsewhere
+    device: str = "auto"  # auto | cpu | cuda | cuda:N | mps
+    batch_size: int = 16
+    max_length: int | None = None  # tokens of prompt and answer together; default: the model's own
+    parallelize: bool = False  # spread the layers over all GPUs
+    trust_remote_code: bool = False
+    apply_chat_template: bool = False
+    base_url: str | None = None  # server only, for example http://localhost:8000/v1/completions
+    num_concurrent: int = 4  # server only: requests in flight
+    extra_body: dict[str, Any] = field(default_factory=dict)  # server only: further fields of each request
+
+
+@dataclass
+class TaskConfig:
+    """Which questions are asked, how many, and which score is the headline."""
+
+    name: str = "???"
+    data: str | None = None  # folder with <split>.jsonl; default: bundled files or the hub
+    limit: int | None = None  # documents a task (a subject of MMLU is a task); default: all
+    num_fewshot: int | None = None  # default: the task's own
+    samples: int = 1  # answers per document
+    k: list[int] = field(default_factory=list)  # pass@k, k <= samples
+    max_gen_toks: int | None = None  # default: the task's own
+    metric: str | None = None  # the headline, as lm_eval names it; default: the first
+    runs_code: bool = False  # the task executes code that the model wrote
+    unsafe_code: str = "refuse"  # refuse | allow
+
+
+@dataclass
+class PromptConfig:
+    """The system prompt: text, or a file that holds it."""
+
+    name: str = "???"
+    system: str | None = None
+    file: str | None = None
+
+
+@dataclass
+class FewshotConfig:
+    """Where the shots come from and what draws them."""
+
+    name: str = "???"  # fixed | resampled | file
+    seed: int = 0  # draws the set; `resampled` ties it to the job's seed
+    split: str | None = None  # default: the task's own
+    path: str | None = None  # JSON Lines, for `file`
+
+
+@dataclass
+class DecodingConfig:
+    """The generation settings beside the temperature; the defaults change nothing in the distribution."""
+
+    do_sample: bool = False
+    num_beams: int = 1
+    top_k: int = 0
+    top_p: float = 1.0
+    min_p: float = 0.0
+    typical_p: float = 1.0
+    epsilon_cutoff: float = 0.0
+    eta_cutoff: float = 0.0
+    repetition_penalty: float = 1.0
+    no_repeat_ngram_size: int = 0
+
+
+@dataclass
+class TrackingConfig:
+    """Where runs are mirrored to."""
+
+    name: str = "???"  # mlflow | off
+    uri: str | None = None  # default: sqlite:///mlflow.db in the working directory
+    experiment: str = "evalsweep"
+    note: str | None = None  # Markdown, put before the run's own note
+
+
+@dataclass
+class JobConfig:
+    """One point of the grid, whole."""
+
+    model: ModelConfig = field(default_factory=ModelConfig)
+    task: TaskConfig = field(default_factory=TaskConfig)
+    prompt: PromptConfig = field(default_factory=PromptConfig)
+    fewshot: FewshotConfig = field(default_factory=FewshotConfig)
+    temperature: float = 0.0
+    decoding: DecodingConfig = field(default_factory=DecodingConfig)
+    seed: int = 0
+    tracking: TrackingConfig = field(default_factory=TrackingConfig)
+
+
+def decoding_at(temperature: float) -> dict[str, Any]:
+    """All that a temperature option stands for: greedy with one beam at 0, plain sampling above.
+
+    Errors: none; `temperature` must be finite and not negative (see `parse_temperature`).
+    """
+    return {"temperature": temperature, "decoding": asdict(DecodingConfig(do_sample=temperature > 0))}
+
+
+def parse_seed(text: str) -> int:
+    """A seed from its text; ValueError with what is allowed."""
+    try:
+        value = int(text)
+    except ValueError:
+        value = -1
+    if not 0 <= value <= MAX_SEED:
+        raise ValueError(f"a seed is a whole number from 0 to {MAX_SEED}")
+    return value
+
+
+def parse_temperature(text: str) -> float:
+    """A temperature from its text; ValueError with what is allowed.
+
+    Ten significant digits are kept: `range(0,1,0.2)` yields 0.6000000000000001 where 0.6 is meant.
+    """
+    try:
+        value = float(f"{float(text):.10g}")
+    except ValueError:
+        value = math.nan
+    if not (math.isfinite(value) and value >= 0):
+        raise ValueError("a temperature is a number of 0 or more")
+    return value
+
+
+def validate(job: JobConfig) -> None:
+    """Refuse what the types let through.
+
+    Errors: BadInput, with the value, what is allowed, and something that works.
+    """
+    for name, parse, example in (
+        ("seed", parse_seed, "seed=42"),
+        ("temperature", parse_temperature, "temperature=0.2"),
+    ):
+        try:
+            parse(str(getattr(job, name)))
+        except ValueError as e:
+            raise BadInput(f"{name}={getattr(job, name)}", str(e), example) from None
+    _check_decoding(job)
+    _check_model(job.model)
+    _check_task(job)
+    _check_sources(job)
+
+
+def _check_decoding(job: JobConfig) -> None:
+    if job.decoding.do_sample != (job.temperature > 0):
+        raise BadInput(
+            f"temperature={job.temperature:g} with decoding.do_sample={str(job.decoding.do_sample).lower()}",
+            "temperature 0 is greedy and every other temperature samples",
+            "temperature=0.7",
+        )
+    d = job.decoding
+    for name, good, allowed in (
+        ("num_beams", d.num_beams == 1, "1: evalsweep measures greedy decoding and plain sampling"),
+        ("top_k", d.top_k >= 0, "0 (off) or more"),
+        ("top_p", 0 < d.top_p <= 1, "above 0 and at most 1 (off)"),
+        ("min_p", 0 <= d.min_p <= 1, "from 0 (off) to 1"),
+        ("typical_p", 0 < d.typical_p <= 1, "above 0 and at most 1 (off)"),
+        ("epsilon_cutoff", 0 <= d.epsilon_cutoff < 1, "from 0 (off) to below 1"),
+        ("eta_cutoff", 0 <= d.eta_cutoff < 1, "from 0 (off) to below 1"),
+        ("repetition_penalty", 0 < d.repetition_penalty < math.inf, "above 0 (1 is off)"),
+        ("no_repeat_ngram_size", d.no_repeat_ngram_size >= 0, "0 (off) or more"),
+    ):
+        if not good:
+            raise BadInput(
+                f"decoding.{name}={getattr(d, name)}",
+                f"must be {allowed}",
+                f"decoding.{name}={getattr(DecodingConfig(), name)}",
+            )
+
+
+def _check_model(model: ModelConfig) -> None:
+    _one_of("model.kind", model.kind, ("embedded", "hf", "server"))
+    _one_of("model.dtype", model.dtype, DTYPES)
+    _positive("model.batch_size", model.batch_size)
+    _positive("model.num_concurrent", model.num_concurrent)
+    _positive("model.max_length", model.max_length)
+    device = model.device
+    if device not in ("auto", "cpu", "cuda", "mps") and not (
+        device.startswith("cuda:") and device.removeprefix("cuda:").isdigit()
+    ):
+        raise BadInput(f"model.device={device}", "must be auto, cpu, cuda, cuda:N or mps", "model.device=cuda:0")
+    if model.kind == "hf" and not model.pretrained:
+        raise BadInput(
+            f"model={model.name}",
+            "model.pretrained is needed: a folder or a hub id",
+            "model=hf model.pretrained=HuggingFaceTB/SmolLM2-135M-Instruct",
+        )
+    if model.kind == "server" and not (model.pretrained and model.base_url):
+        raise BadInput(
+            f"model={model.name}",
+            "model.base_url (the completions endpoint) and model.pretrained (the name it serves) are needed",
+            "model=server model.base_url=http://localhost:8000/v1/completions model.pretrained=my-model",
+        )
+    if model.kind == "server" and model.apply_chat_template and not model.tokenizer:
+        raise BadInput(
+            "model.apply_chat_template=true",
+            "a completions endpoint takes text, so model.tokenizer must name the tokenizer whose template is applied",
+            "model.tokenizer=Qwen/Qwen3-0.6B",
+        )
+
+
+def _check_task(job: JobConfig) -> None:
+    task = job.task
+    for name in ("limit", "samples", "max_gen_toks"):
+        _positive(f"task.{name}", getattr(task, name))
+    if task.num_fewshot is not None and task.num_fewshot < 0:
+        raise BadInput(f"task.num_fewshot={task.num_fewshot}", "must be 0 or more", "task.num_fewshot=5")
+    _one_of("task.unsafe_code", task.unsafe_code, ("refuse", "allow"))
+    if task.runs_code and task.unsafe_code == "refuse":
+        raise BadInput(
+            f"task={task.name}",
+            "runs code that the model wrote, on this machine, and is off until evalsweep has a sandbox for it; leave "
+            "it out, or, in a container that you can lose, allow it",
+            "task.unsafe_code=allow",
+        )
+    if task.samples > 1 and job.temperature == 0:
+        raise BadInput(
+            f"task.samples={task.samples} temperature=0",
+            "greedy answers to one question are all the same, so several samples need a temperature above 0",
+            f"task.samples={task.samples} temperature=0.7",
+        )
+    for k in task.k:
+        if not 1 <= k <= task.samples:
+            raise BadInput(
+                f"task.k={task.k} task.samples={task.samples}",
+                f"pass@{k} needs 1 <= k <= task.samples",
+                f"task.k=[1] task.samples={max(task.samples, k)}",
+            )
+    length = job.model.max_length
+    if task.max_gen_toks is not None and length is not None and task.max_gen_toks >= length:
+        raise BadInput(
+            f"task.max_gen_toks={task.max_gen_toks}",
+            f"must be below the model's length of {length} tokens, which holds the prompt too",
+            f"task.max_gen_toks={max(1, min(256, length // 4))}",
+        )
+
+
+def _check_sources(job: JobConfig) -> None:
+    if job.prompt.system and job.prompt.file:
+        raise BadInput(
+            "prompt.system and prompt.file", "are both given; keep one", "prompt=file prompt.file=system.txt"
+        )
+    for name, needed in (("text", "system"), ("file", "file")):
+        if job.prompt.name == name and not getattr(job.prompt, needed):
+            raise BadInput(f"prompt={name}", f"prompt.{needed} is needed", f"prompt={name} prompt.{needed}=...")
+    _one_of("fewshot.name", job.fewshot.name, ("fixed", "resampled", "file"))
+    if (job.fewshot.name == "file") != bool(job.fewshot.path):
+        raise BadInput(
+            f"fewshot={job.fewshot.name} fewshot.path={job.fewshot.path}",
+            "fewshot=file goes with fewshot.path, a JSON Lines file of examples, and only with it",
+            "fewshot=file fewshot.path=shots.jsonl",
+        )
+    if not 0 <= job.fewshot.seed <= MAX_SEED:
+        raise BadInput(f"fewshot.seed={job.fewshot.seed}", f"must be from 0 to {MAX_SEED}", "fewshot.seed=0")
+    _one_of("tracking.name", job.tracking.name, ("mlflow", "off"))
+
+
+def _one_of(key: str, value: str, allowed: tuple[str, ...]) -> None:
+    if value not in allowed:
+        raise BadInput(f"{key}={value}", f"must be one of {', '.join(allowed)}", f"{key}={allowed[0]}")
+
+
+def _positive(key: str, value: int | None) -> None:
+    if value is not None and value < 1:
+        raise BadInput(f"{key}={value}", "must be 1 or more", f"{key}=10")
+
+
+def identity(config: Mapping[str, Any]) -> dict[str, Any]:
+    """The part of a configuration that can move a score: all but the tracking."""
+    return {k: v for k, v in config.items() if k != "tracking"}
+
+
+def without_seed(config: Mapping[str, Any]) -> dict[str, Any]:
+    """What the runs of one cell share: the identity without the seed and what is tied to it."""
+    shared = {k: v for k, v in identity(config).items() if k != "seed"}
+    if shared["fewshot"]["name"] == "resampled":
+        shared["fewshot"] = {k: v for k, v in shared["fewshot"].items() if k != "seed"}
+    return shared
+
+
+def config_hash(config: Mapping[str, Any]) -> str:
+    """12 hexadecimal digits of SHA-256 over the canonical JSON of the identity."""
+    text = json.dumps(identity(config), sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+def directory_name(config: Mapping[str, Any]) -> str:
+    """The folder of a job, named from values: two jobs share it only where they are the same job."""
+    t, seed, task = config["temperature"], config["seed"], str(config["task"]["name"])
+    safe = "".join(c if c.isalnum() or c in "-_." else "_" for c in task)[:60]
+    return f"t={t:g},seed={seed},{safe}-{config_hash(config)[:8]}"
+
+
+def varying(configs: Iterable[Mapping[str, Any]]) -> list[str]:
+    """The dotted keys in which configurations differ, as few as tell them apart.
+
+    A group whose option differs shows as its name (`model`, `task`, ...); its other keys show only where they
+    differ under the same name. `temperature` speaks for the decoding in the same way.
+    """
+    flat = [_flatten(identity(c)) for c in configs]
+    found: list[str] = []
+    for key in dict.fromkeys(k for f in flat for k in f):
+        group = key.partition(".")[0]
+        spokesman = {"decoding": "temperature"}.get(group, f"{group}.name" if f"{group}.name" in flat[0] else key)
+        by_name: dict[Any, set[str]] = {}
+        for f in flat:
+            by_name.setdefault(f.get(spokesman) if spokesman != key else None, set()).add(json.dumps(f.get(key)))
+        if any(len(values) > 1 for values in by_name.values()):
+            found.append(key)
+    return found
+
+
+def describe(config: Mapping[str, Any], keys: Iterable[str]) -> dict[str, Any]:
+    """The values of dotted `keys`, under the short names that people use (`model` for `model.name`)."""
+    flat = _flatten(config)
+    return {k.removesuffix(".name"): flat.get(k) for k in keys}
+
+
+def run_name(config: Mapping[str, Any], keys: Iterable[str]) -> str:
+    """What differs comes first, for tables that cut names: `t=0.2 s=42 gsm8k`."""
+    short = {"temperature": "t", "seed": "s"}
+    values = describe(config, keys)
+    rank = {"temperature": 0, "seed": 1}
+    words = []
+    for key in sorted((k for k in values if k != "task"), key=lambda k: rank.get(k, 2)):
+        value = values[key]
+        shown = f"{value:g}" if isinstance(value, float) else str(value)
+        words.append(shown if key == "model" else f"{short.get(key, key.rpartition('.')[2])}={shown}")
+    return " ".join([*words, str(config["task"]["name"])])
+
+
+def _flatten(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for key, value in config.items():
+        if isinstance(value, Mapping) and value:
+            flat |= _flatten(value, f"{prefix}{key}.")
+        else:
+            flat[f"{prefix}{key}"] = value
+    return flat

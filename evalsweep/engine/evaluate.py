@@ -1,0 +1,150 @@
+"""One evaluation through lm_eval: seeds fixed, decoding stated, every answer kept and scored."""
+
+from __future__ import annotations
+
+import os
+import random
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import lm_eval
+import numpy as np
+import torch
+from lm_eval.api.instance import Instance
+from lm_eval.api.model import LM
+from lm_eval.tasks import TaskManager
+
+from evalsweep.config import JobConfig
+from evalsweep.engine import models, scoring, tasks
+from evalsweep.engine.watch import Progress, watched
+from evalsweep.errors import BadInput, first_line
+from evalsweep.provenance import text_hash, value_hash
+from evalsweep.record import Sample
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """What a job found: samples in the order of the documents, `task/metric` to number, and what was really used."""
+
+    samples: list[Sample]
+    metrics: dict[str, float]
+    headline: str
+    decoding: dict[str, Any]
+    provenance: dict[str, Any]
+    responses_hash: str
+    alarms: list[str]
+
+
+def evaluate(job: JobConfig, progress: Progress) -> Evaluation:
+    """Evaluate one point of the grid.
+
+    Errors: BadInput for what the user can mend; whatever lm_eval raises besides.
+    """
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    system = _system_prompt(job)
+    progress("reading the task", 0, 1)
+    built = tasks.build(job)
+    progress("loading the model", 0, 1)
+    loaded = models.load(job.model, job.seed)
+    _check_lengths(built, loaded.lm)
+    with watched(loaded.lm, progress) as sent:
+        results = _run(loaded.lm, built, job, system)
+    rounds = [results]
+    generates = any(task.OUTPUT_TYPE == "generate_until" for task in built.tasks.values())
+    if job.task.samples > 1 and generates:
+        rounds = _score_each_answer(built, job, system)
+    metrics = scoring.metrics(rounds)
+    headline = scoring.headline(built, metrics, job.task.metric)
+    samples = scoring.samples(built, results, rounds)
+    return Evaluation(
+        samples=samples,
+        metrics=metrics,
+        headline=headline,
+        decoding={
+            "greedy": not job.decoding.do_sample,
+            "sent": sent,
+            "note": None if generates else "log-likelihoods of given choices: no token is generated",
+        },
+        provenance={**loaded.identity, **built.provenance, "prompt_hash": text_hash(system) if system else None},
+        responses_hash=value_hash([[s.task, s.doc_id, s.responses] for s in samples]),
+        alarms=_alarms(job, generates),
+    )
+
+
+def _run(lm: LM, built: tasks.Built, job: JobConfig, system: str | None) -> dict[str, Any]:
+    # Not simple_evaluate: it sets the same seeds, but also asks the hub and git about each run, in vain when offline.
+    random.seed(job.seed)
+    np.random.seed(job.seed)  # noqa: NPY002  lm_eval's tasks draw from the global generator
+    torch.manual_seed(job.seed)
+    for task in built.tasks.values():
+        task.set_fewshot_seed(job.fewshot.seed)
+    results = lm_eval.evaluate(
+        lm=lm,
+        task_dict=TaskManager(include_defaults=False).load([built.root]),
+        limit=job.task.limit,
+        bootstrap_iters=0,
+        log_samples=True,
+        system_instruction=system,
+        apply_chat_template=job.model.apply_chat_template,
+        fewshot_as_multiturn=job.model.apply_chat_template,
+        confirm_run_unsafe_code=job.task.unsafe_code == "allow",
+    )
+    assert results is not None  # only processes other than the first get none, and jobs run in one
+    return dict(results)
+
+
+class _Replay(LM):
+    """Answers from what was answered before: lm_eval scores the n-th answer of each document with all its own code."""
+
+    def __init__(self, answers: dict[tuple[Any, ...], Any]) -> None:
+        super().__init__()
+        self.answers = answers
+
+    def _replay(self, requests: list[Instance], **_: Any) -> list[Any]:
+        return [self.answers[_key(r)] for r in requests]
+
+    generate_until = loglikelihood = loglikelihood_rolling = _replay
+
+
+def _key(request: Instance) -> tuple[Any, ...]:
+    return request.task_name, request.doc_id, request.idx
+
+
+def _score_each_answer(built: tasks.Built, job: JobConfig, system: str | None) -> list[dict[str, Any]]:
+    """Results for the first answers, the second answers, and so on: lm_eval itself would score the first alone."""
+    answers = {_key(r): list(r.resps) for task in built.tasks.values() for r in task.instances}
+    for task in built.tasks.values():
+        task.set_config("repeats", 1)
+    # the prompts were answered already, so their template is of no account here
+    job = replace(job, model=replace(job.model, apply_chat_template=False))
+    return [
+        _run(_Replay({k: v[n] if len(v) > 1 else v[0] for k, v in answers.items()}), built, job, system)
+        for n in range(job.task.samples)
+    ]
+
+
+def _system_prompt(job: JobConfig) -> str | None:
+    if job.prompt.file is None:
+        return job.prompt.system
+    try:
+        return Path(job.prompt.file).expanduser().read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as e:
+        raise BadInput(f"prompt.file={job.prompt.file}", f"cannot be read ({first_line(e)})") from e
+
+
+def _check_lengths(built: tasks.Built, lm: Any) -> None:
+    for name, task in built.tasks.items():
+        length = (task.config.generation_kwargs or {}).get("max_gen_toks", 0)
+        if task.OUTPUT_TYPE == "generate_until" and length >= lm.max_length:
+            raise BadInput(
+                f"task.max_gen_toks={length} for {name}",
+                f"must be below the model's length of {lm.max_length} tokens, which holds the prompt too",
+                f"task.max_gen_toks={max(1, lm.max_length // 4)}",
+            )
+
+
+def _alarms(job: JobConfig, generates: bool) -> list[str]:
+    if not generates and job.temperature > 0:
+        return [f"temperature does not affect {job.task.name}: it compares log-likelihoods, nothing is sampled"]
+    return []

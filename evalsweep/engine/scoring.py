@@ -1,0 +1,105 @@
+"""lm_eval's results as metrics and samples: every answer counts, every document once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from evalsweep.engine.shots import PinnedSampler
+from evalsweep.engine.tasks import Built
+from evalsweep.errors import BadInput
+from evalsweep.provenance import text_hash
+from evalsweep.record import Sample
+
+
+def metrics(rounds: list[dict[str, Any]]) -> dict[str, float]:
+    """`task/metric` to its mean over the rounds; lm_eval's `,none` is dropped, `,strict-match` and the like stay."""
+    found: dict[str, list[float]] = {}
+    for results in rounds:
+        for task, values in {**results["results"], **results.get("groups", {})}.items():
+            for name, value in values.items():
+                metric = name.removesuffix(",none")
+                if "," in name and "_stderr" not in name and isinstance(value, int | float):
+                    found.setdefault(f"{task}/{metric}", []).append(float(value))
+    return {name: sum(values) / len(values) for name, values in found.items()}
+
+
+def headline(built: Built, found: dict[str, float], metric: str | None) -> str:
+    """The key of the score that tables show.
+
+    Errors: BadInput where the task did not yield it.
+    """
+    own = [name for name in found if name.startswith(f"{built.name}/")]
+    if metric is not None and f"{built.name}/{metric}" in own:
+        return f"{built.name}/{metric}"
+    if metric is not None or not own:
+        raise BadInput(f"task.metric={metric}", f"the task yielded {', '.join(own) or 'no number'}")
+    return own[0]
+
+
+def samples(built: Built, results: dict[str, Any], rounds: list[dict[str, Any]]) -> list[Sample]:
+    """One sample a document, in order.
+
+    Args:
+        built: the tasks that were run.
+        results: lm_eval's results, with prompts and all answers of each document.
+        rounds: lm_eval's results for the first answers, the second answers, and so on; scores are means over them.
+    """
+    made = []
+    for name, task in built.tasks.items():
+        scores: dict[int, dict[str, list[float]]] = {}
+        for round_ in rounds:
+            for row in round_["samples"][name]:
+                for metric, value in _scores_of(row).items():
+                    scores.setdefault(row["doc_id"], {}).setdefault(metric, []).append(value)
+        seen = set()
+        for row in results["samples"][name]:
+            if row["doc_id"] in seen:
+                continue  # lm_eval repeats the row for each filter
+            seen.add(row["doc_id"])
+            made.append(
+                Sample(
+                    task=name,
+                    doc_id=row["doc_id"],
+                    doc_hash=row["doc_hash"][:16],
+                    prompt=str(row["arguments"][0][0]),
+                    prompt_hash=text_hash(str(row["arguments"][0][0])),
+                    shots=_shots_of(task, row["doc"]),
+                    target=_target(task, row),
+                    responses=_responses(task, row),
+                    scores={m: sum(v) / len(v) for m, v in scores.get(row["doc_id"], {}).items()},
+                )
+            )
+    return made
+
+
+def _scores_of(row: dict[str, Any]) -> dict[str, float]:
+    found = {}
+    for metric in row["metrics"]:
+        value = row[metric]
+        if hasattr(value, "item") and getattr(value, "ndim", 1) == 0:
+            value = value.item()
+        if isinstance(value, bool | int | float):
+            found[f"{metric},{row['filter']}".removesuffix(",none")] = float(value)
+    return found
+
+
+def _responses(task: Any, row: dict[str, Any]) -> list[Any]:
+    if task.OUTPUT_TYPE == "generate_until":
+        return [str(text) for text in row["resps"][0]]
+    # (log-likelihood, is it the greedy continuation) for each choice
+    return [float(r[0][0] if isinstance(r[0], tuple | list) else r[0]) for r in row["resps"]]
+
+
+def _shots_of(task: Any, doc: dict[str, Any]) -> list[int]:
+    n = task.config.num_fewshot or 0
+    if n == 0 or not isinstance(task.sampler, PinnedSampler):
+        return []
+    same_split = task.fewshot_cfg.split == task.config.test_split
+    return task.sampler.positions(n, doc if same_split else None)
+
+
+def _target(task: Any, row: dict[str, Any]) -> str:
+    target = row["target"]
+    if task.OUTPUT_TYPE == "multiple_choice" and isinstance(target, int) and task.config.doc_to_choice is not None:
+        return str(task.doc_to_choice(row["doc"])[target])
+    return str(target)

@@ -1,0 +1,108 @@
+"""Few-shot examples that are pinned: one set, chosen once, the same for every document."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from lm_eval.api.samplers import ContextSampler, FirstNSampler
+
+from evalsweep.config import FewshotConfig
+from evalsweep.engine.data import read_split
+from evalsweep.errors import BadInput
+from evalsweep.provenance import text_hash
+
+
+class PinnedSampler(ContextSampler):
+    """Gives the first n documents of one fixed order; where the scored one is among them, the next takes its place."""
+
+    def __init__(self, pool: Sequence[dict[str, Any]], order: Sequence[int]) -> None:
+        super().__init__(list(pool), rnd=0)
+        self.order = list(order)
+
+    def positions(self, n: int, scored: dict[str, Any] | None = None) -> list[int]:
+        """Positions in the pool of the n shots for the scored document."""
+        return [i for i in self.order if scored is None or self.df[i] != scored][:n]
+
+    def sample(
+        self,
+        n: int,
+        eval_doc: dict[str, Any] | None = None,
+        df: Sequence[dict[str, Any]] | None = None,
+        **_: Any,
+    ) -> Sequence[dict[str, Any]]:
+        documents: list[dict[str, Any]] = list(self.df)
+        return [documents[i] for i in self.positions(n, eval_doc)]
+
+    def set_rnd(self, rnd: int | None) -> PinnedSampler:
+        return self  # the order is pinned; lm_eval's few-shot seed has no say
+
+    def fewshot_docs(self) -> list[dict[str, Any]]:
+        return list(self.df)
+
+
+def pin(task: Any, fewshot: FewshotConfig, num_fewshot: int | None) -> None:
+    """Replace the sampler of an lm_eval task.
+
+    `fixed` keeps the order of tasks that publish one (`first_n`, as MMLU does) and draws once with `fewshot.seed`
+    for the others; `resampled` draws with the job's seed for all; `file` takes the file's lines in order.
+
+    Errors: BadInput where the pool is too small, the split does not exist, or the task draws in a way of its own.
+    """
+    name = task.task_name
+    n = task.config.num_fewshot if num_fewshot is None else num_fewshot
+    n = n or 0
+    task.set_config("num_fewshot", n)
+    if n == 0 and fewshot.name != "file":
+        return
+    if not hasattr(task, "sampler"):
+        raise BadInput(
+            f"task.name={name}", "draws its own shots in Python, which cannot be pinned", "task.num_fewshot=0"
+        )
+    if fewshot.name == "file":
+        pool = _from_file(Path(str(fewshot.path)), task)
+        n = len(pool) if num_fewshot is None else num_fewshot
+        task.set_config("num_fewshot", n)
+        task.sampler = PinnedSampler(pool, range(len(pool)))
+        given, need = f"fewshot.path={fewshot.path}", n
+    else:
+        if fewshot.split is not None:
+            _choose_split(task, fewshot.split)
+        pool = list(task.fewshot_docs())
+        published = isinstance(task.sampler, FirstNSampler)
+        task.sampler = PinnedSampler(pool, _order(len(pool), fewshot, name, published))
+        # one more than the shots, to stand in where the scored document is in the pool
+        same_split = task.fewshot_cfg.split == task.config.test_split
+        given, need = f"task.num_fewshot={n} for {name}", n + (1 if same_split else 0)
+    if len(pool) < need:
+        most = max(0, len(pool) - (need - n))
+        raise BadInput(given, f"the few-shot pool holds {len(pool)} examples", f"task.num_fewshot={most}")
+
+
+def _order(size: int, fewshot: FewshotConfig, task: str, published: bool) -> list[int]:
+    order = list(range(size))
+    if fewshot.name == "fixed" and published:
+        return order
+    # A stream for each task and seed: other tasks of a run, and their order, do not move the draw.
+    random.Random(int(text_hash(f"shots|{task}|{fewshot.seed}"), 16)).shuffle(order)
+    return order
+
+
+def _choose_split(task: Any, split: str) -> None:
+    named = {"train": "train", "dev": "dev", "validation": "validation"}
+    available = list(task.dataset.keys()) if hasattr(task.dataset, "keys") else []
+    if split not in available:
+        raise BadInput(
+            f"fewshot.split={split}",
+            f"task {task.task_name} has no such split; it has {', '.join(map(str, available))}",
+            f"fewshot.split={next((s for s in named if s in available), 'train')}",
+        )
+    task.fewshot_cfg.split = split
+
+
+def _from_file(path: Path, task: Any) -> list[dict[str, Any]]:
+    if not path.is_file():
+        raise BadInput(f"fewshot.path={path}", "is not a file; give JSON Lines, one example a line")
+    return read_split(path, task.features)

@@ -1,0 +1,262 @@
+"""Builds lm_eval's task objects: its own definitions, local or hub data, pinned shots, decoding stated in full."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import datasets
+import lm_eval
+from lm_eval.api.group import Group
+from lm_eval.api.task import ConfigurableTask, Task
+from lm_eval.tasks import TaskManager
+from lm_eval.tasks._factory import TaskFactory
+from lm_eval.tasks._index import Entry
+from lm_eval.tasks._yaml_loader import load_yaml
+
+from evalsweep.config import DecodingConfig, JobConfig
+from evalsweep.engine import data, shots
+from evalsweep.errors import BadInput, did_you_mean, first_line
+from evalsweep.provenance import value_hash
+
+BUNDLED = Path(__file__).parent.parent / "tasks"
+HARNESS = Path(lm_eval.__file__).parent / "tasks"
+# Reading the whole index of lm_eval takes 8 to 24 s; the folder of a task takes milliseconds.
+FOLDERS = {"mmlu": HARNESS / "mmlu" / "default"}
+DEFAULT_MAX_GEN_TOKS = 256  # lm_eval's own, stated so that a model's generation_config cannot set another
+
+
+@dataclass(frozen=True)
+class Built:
+    """What lm_eval is given: a task or a group, and its leaf tasks by name."""
+
+    root: Task | Group
+    tasks: dict[str, Any]
+    provenance: dict[str, Any]
+
+    @property
+    def name(self) -> str:
+        return str(self.root.name if isinstance(self.root, Group) else self.root.task_name)
+
+
+def build(job: JobConfig) -> Built:
+    """The tasks of a job, loaded anew: lm_eval changes task objects while it runs them.
+
+    Errors: BadInput for an unknown task, unreadable or absent data, shots or a metric that cannot be had.
+    """
+    name = job.task.name
+    manager = _manager(name)
+    factory = _Factory(job)
+    manager._factory = factory
+    try:
+        loaded = manager._load_spec(name)
+    except BadInput:
+        raise
+    except (OSError, datasets.exceptions.DatasetsError) as e:
+        raise BadInput(
+            f"task.name={name}",
+            f"its data is not in the hub's local cache and the hub cannot be reached ({type(e).__name__}: {first_line(e)})"
+            "; give a folder with <split>.jsonl",
+            f"task.data=data/{name}",
+        ) from e
+    if isinstance(loaded, list):
+        tasks = [str(t.task_name) for t in loaded]
+        raise BadInput(
+            f"task.name={name}",
+            f"is a tag of {len(tasks)} tasks, with no score of its own; sweep over its tasks",
+            f"-m task=lm_eval task.name={','.join(tasks[:3])}",
+        )
+    leaves = manager.load([loaded])["tasks"]
+    for task in leaves.values():
+        _check_kind(task, job)
+        shots.pin(task, job.fewshot, job.task.num_fewshot)
+        if task.OUTPUT_TYPE == "generate_until":
+            task.set_config("generation_kwargs", _generation(task.config.generation_kwargs, job))
+            task.set_config("repeats", job.task.samples)
+        else:
+            task.set_config("repeats", 1)  # a log-likelihood is the same every time
+    _check_metric(loaded, leaves, job.task.metric)
+    return Built(loaded, leaves, _provenance(leaves, factory.config_hashes))
+
+
+def check_name(name: str) -> None:
+    """Errors: BadInput where neither evalsweep nor lm_eval knows a task of that name."""
+    _manager(name)
+
+
+def decoding_sent(job: JobConfig) -> dict[str, Any]:
+    """The generation settings for the engine: every one that acts, stated, so that no default can act instead."""
+    d = asdict(job.decoding)
+    d["temperature"] = job.temperature
+    if job.model.kind == "server":
+        # What the completions interface knows; further ones only where they were asked for.
+        neutral = asdict(DecodingConfig())
+        more = {k: v for k, v in d.items() if k in neutral and v != neutral[k] and k != "do_sample"}
+        asked = {"do_sample": d["do_sample"], "temperature": d["temperature"], "top_p": d["top_p"]}
+        return {**asked, "frequency_penalty": 0.0, "presence_penalty": 0.0, **more}
+    if not d["do_sample"]:
+        acts_on_greedy = ("do_sample", "temperature", "num_beams", "repetition_penalty", "no_repeat_ngram_size")
+        return {k: d[k] for k in acts_on_greedy}
+    return d
+
+
+def _generation(own: dict[str, Any] | None, job: JobConfig) -> dict[str, Any]:
+    own = own or {}
+    aliases = ("max_gen_toks", "max_new_tokens", "max_tokens", "max_completion_tokens")
+    length = job.task.max_gen_toks or next((own[k] for k in aliases if own.get(k)), DEFAULT_MAX_GEN_TOKS)
+    return {"until": own.get("until", []), "max_gen_toks": int(length), **decoding_sent(job)}
+
+
+@cache
+def _whole_index() -> TaskManager:
+    return TaskManager()
+
+
+def _manager(name: str) -> TaskManager:
+    for folder in (BUNDLED / name, FOLDERS.get(name, HARNESS / name)):
+        if folder.is_dir():
+            manager = TaskManager(include_defaults=False, include_path=str(folder))
+            if name in manager.task_index:
+                return manager
+    if Path(name).suffix in (".yaml", ".yml") and Path(name).is_file():
+        return TaskManager(include_defaults=False)
+    manager = _whole_index()
+    if name not in manager.task_index:
+        raise BadInput(
+            f"task.name={name}",
+            f"lm_eval has no such task{did_you_mean(name, manager.all_tasks)}; it knows {len(manager.all_tasks)}, listed "
+            "by `lm-eval ls tasks`",
+            "task=lm_eval task.name=arc_easy",
+        )
+    return manager
+
+
+class _Factory(TaskFactory):
+    """lm_eval's loader of task definitions; local data takes the place of the hub, and each definition is hashed."""
+
+    def __init__(self, job: JobConfig) -> None:
+        super().__init__()
+        self.job = job
+        self.config_hashes: dict[str, str] = {}
+
+    def _load_full_config(self, entry: Entry, overrides: dict[str, Any] | None = None) -> dict[str, Any]:
+        config: dict[str, Any] = super()._load_full_config(entry, overrides)
+        if not isinstance(config.get("task"), str):
+            return config  # a group
+        if entry.yaml_path:
+            raw = json.dumps(load_yaml(entry.yaml_path, resolve_func=False), sort_keys=True, default=str)
+            self.config_hashes[config["task"]] = value_hash(raw.replace(str(HARNESS), ""))
+        if config.get("unsafe_code") and self.job.task.unsafe_code != "allow":
+            raise BadInput(
+                f"task.name={config['task']}",
+                "runs code that the model wrote, on this machine, and is off until evalsweep has a sandbox for it; in "
+                "a container that you can lose, allow it",
+                "task.unsafe_code=allow",
+            )
+        folder = self._folder(config["task"])
+        if folder is not None:
+            n = self.job.task.num_fewshot
+            wanted = n if n is not None else config.get("num_fewshot") or 0
+            config["custom_dataset"] = _dataset(data.load(folder, config, wanted), config)
+        elif Path(str(config.get("dataset_path"))).exists() and not Path(str(config["dataset_path"])).is_absolute():
+            raise BadInput(
+                f"./{config['dataset_path']}",
+                f"this folder would silently take the place of the hub's dataset of that name for task {config['task']}"
+                "; rename it, or say that it is meant",
+                f"task.data=./{config['dataset_path']}",
+            )
+        return config
+
+    def _folder(self, task: str) -> Path | None:
+        if self.job.task.data:
+            return Path(self.job.task.data).expanduser()
+        return BUNDLED / task if (BUNDLED / task).is_dir() else None
+
+
+def _dataset(splits: dict[str, list[dict[str, Any]]], config: dict[str, Any]) -> Callable[..., datasets.DatasetDict]:
+    if config.get("training_split") not in splits:
+        config.pop("training_split", None)  # optional, and absent
+    if config.get("fewshot_split") not in splits:
+        config.pop("fewshot_split", None)
+    if config.get("validation_split") not in splits:
+        config.pop("validation_split", None)
+
+    def load(**_: Any) -> datasets.DatasetDict:
+        return datasets.DatasetDict({split: datasets.Dataset.from_list(rows) for split, rows in splits.items()})
+
+    return load
+
+
+def _check_kind(task: Any, job: JobConfig) -> None:
+    if isinstance(task, ConfigurableTask):
+        return
+    if task.OUTPUT_TYPE == "generate_until" or (job.task.num_fewshot or task.config.num_fewshot or 0) > 0:
+        raise BadInput(
+            f"task.name={task.task_name}",
+            "is written in Python and sets its own shots and decoding, so that neither can be pinned",
+            "task=lm_eval task.name=gsm8k",
+        )
+
+
+def _check_metric(root: Task | Group, leaves: dict[str, Any], metric: str | None) -> None:
+    """Refuse a headline that the task will not yield, before hours are spent."""
+    if isinstance(root, Group):
+        if not root.aggregate_metric_list:
+            names = list(leaves)
+            raise BadInput(
+                f"task.name={root.name}",
+                f"is a group of {len(names)} tasks with no score of its own; sweep over its tasks",
+                f"-m task=lm_eval task.name={','.join(names[:3])}",
+            )
+        metrics: list[Any] = [m.metric for m in root.aggregate_metric_list]
+        filters = list(dict.fromkeys(f.name for t in leaves.values() for f in t._filters))
+    else:
+        task = next(iter(leaves.values()))
+        metrics = list(getattr(task, "_metric_fn_list", {}))
+        filters = [f.name for f in task._filters]
+        listed = task.config.metric_list or []
+        if any(callable(m.get("metric")) for m in listed) or not metrics:
+            return  # named by the task's own code
+    expected = [f"{m},{f}".removesuffix(",none") for m in metrics for f in filters]
+    if metric is not None and metric not in expected:
+        raise BadInput(
+            f"task.metric={metric}",
+            f"the task yields {' and '.join(expected)}{did_you_mean(metric, expected)}",
+            f"task.metric='{expected[0]}'",
+        )
+
+
+def _provenance(leaves: dict[str, Any], config_hashes: dict[str, str]) -> dict[str, Any]:
+    versions = {name: str(task.VERSION) for name, task in leaves.items()}
+    prints = {name: value_hash(list(task.eval_docs)) for name, task in leaves.items()}
+    sources = {
+        name: "local files"
+        if task.config.custom_dataset
+        else "/".join(filter(None, (task.DATASET_PATH, task.DATASET_NAME)))
+        for name, task in leaves.items()
+    }
+    shots_used = {
+        name: [value_hash(task.sampler.df[i]) for i in task.sampler.positions(task.config.num_fewshot)]
+        for name, task in leaves.items()
+        if isinstance(getattr(task, "sampler", None), shots.PinnedSampler)
+    }
+    return {
+        "task_version": _same(versions),
+        "task_config_hash": _same({k: config_hashes.get(k, "none: written in Python") for k in leaves}, combine=True),
+        "dataset_fingerprint": _same(prints, combine=True),
+        "dataset_source": _same(sources, combine=False),
+        "num_fewshot": _same({name: task.config.num_fewshot or 0 for name, task in leaves.items()}),
+        "shots_hash": value_hash(shots_used) if shots_used else None,
+    }
+
+
+def _same(by_task: dict[str, Any], combine: bool = False) -> Any:
+    """The one value that all tasks share; else one hash over all (`combine`), or the values by task."""
+    values = list(by_task.values())
+    if all(v == values[0] for v in values):
+        return values[0]
+    return value_hash(by_task) if combine else by_task

@@ -1,0 +1,204 @@
+"""One job: evaluates a point of the grid and leaves a record, whatever happens."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import logging
+import os
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from evalsweep import provenance, store, tracking
+from evalsweep.config import JobConfig, config_hash
+from evalsweep.errors import BadInput, first_line
+from evalsweep.record import FAILED, FINISHED, KILLED, Record
+from evalsweep.redact import redact, redact_tree
+from evalsweep.terminal import complain, progress, say
+
+if TYPE_CHECKING:
+    from evalsweep.engine.evaluate import Evaluation
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Place:
+    """A job's place in its sweep: its name, number (from 1) of total, the sweep's uid and its parent run in MLflow."""
+
+    name: str
+    number: int
+    total: int
+    sweep: str
+    parent: str | None
+
+
+def run(job: JobConfig, run_dir: Path, place: Place) -> Record:
+    """Evaluate, write samples and record, then mirror them to MLflow.
+
+    A failed evaluation is a record with its error; the traceback is in the job's log. Only what ends the process
+    (an interrupt, a termination) is raised again, after the record is written.
+
+    Errors: BadInput where the run directory cannot be written.
+    """
+    started = time.time()
+    found: Evaluation | None = None
+    status, error, interrupt = FINISHED, None, None
+    store.scrub_hydra(run_dir)
+    with _logged(run_dir), progress(f"[{place.number}/{place.total}] {place.name}") as shown:
+        try:
+            from evalsweep.engine.evaluate import evaluate  # seconds of imports, late so that refusals are instant
+
+            found = evaluate(job, shown)
+        except Exception as e:
+            log.exception("the job failed")
+            status = FAILED
+            error = redact(first_line(e) if isinstance(e, BadInput) else f"{type(e).__name__}: {first_line(e)}")
+        except BaseException as e:
+            log.exception("the job was ended")
+            status, error, interrupt = KILLED, f"ended by {type(e).__name__}", e
+    record = _record(job, place, found, status, error, started)
+    try:
+        if found is not None:
+            store.write_samples(run_dir, found.samples)
+        store.write_record(run_dir, record)
+    except OSError as e:
+        raise BadInput(str(run_dir), f"the run cannot be written ({first_line(e)})") from e
+    _tell(record, place, run_dir)
+    with _logged(run_dir):
+        _push(job, record, run_dir, place)
+    if interrupt is not None:
+        raise interrupt
+    return record
+
+
+def note(record: Record) -> str:
+    """Markdown for MLflow's page of the run."""
+    lines = [
+        f"**{record.headline}: {record.metrics[record.headline]:.4f}**" if record.headline else f"**{record.status}**"
+    ]
+    lines += [f"- error: `{record.error}`"] if record.error else []
+    lines += [f"- {record.documents} documents, {record.seconds:.1f} s", f"- seeds: {record.seeds}"]
+    lines += [f"- decoding as sent: `{sent}`" for sent in record.decoding.get("sent", [])]
+    lines += [f"- alarm: {alarm}" for alarm in record.alarms]
+    lines += [f"- `{record.provenance.get('command')}`"]
+    return "\n".join(lines)
+
+
+def _record(
+    job: JobConfig, place: Place, found: Evaluation | None, status: str, error: str | None, started: float
+) -> Record:
+    config = asdict(job)
+    identity = config_hash(config)
+    return Record(
+        run_id=f"{place.sweep}-{identity}",
+        config_hash=identity,
+        status=status,
+        config=redact_tree(config),
+        decoding=found.decoding if found else {},
+        seeds={
+            "generation": job.seed,
+            "fewshot": job.fewshot.seed,
+            "python": job.seed,
+            "numpy": job.seed,
+            "torch": job.seed,
+        },
+        provenance={
+            "versions": provenance.versions(),
+            **provenance.machine(),
+            **provenance.git(Path.cwd()),
+            "command": provenance.command_line(),
+            **(redact_tree(found.provenance) if found else {}),
+            "batch_size": job.model.batch_size,
+        },
+        metrics=found.metrics if found else {},
+        headline=found.headline if found else None,
+        responses_hash=found.responses_hash if found else None,
+        documents=len(found.samples) if found else 0,
+        alarms=found.alarms if found else [],
+        error=error,
+        started=started,
+        seconds=time.time() - started,
+    )
+
+
+def _tell(record: Record, place: Place, run_dir: Path) -> None:
+    where = f"[{place.number}/{place.total}] {place.name}"
+    if record.headline is not None:
+        metric = record.headline.partition("/")[2]
+        score = f"{metric} {record.metrics[record.headline]:.3f}"
+        say(f"{where}  {score}  {record.documents} documents  {record.seconds:.1f} s")
+    else:
+        complain(f"{where} {record.status}: {record.error} (log: {run_dir / store.LOG})")
+
+
+def _push(job: JobConfig, record: Record, run_dir: Path, place: Place) -> None:
+    try:
+        tracking.push_record(job.tracking, record, run_dir, place.name, place.parent, note(record))
+    except BadInput as e:
+        # A finished evaluation is never lost to an outage: the run directory has everything.
+        log.exception("MLflow")
+        complain(f"{e}; the run is whole in {run_dir}, only MLflow lacks it")
+
+
+@contextlib.contextmanager
+def _logged(run_dir: Path) -> Iterator[None]:
+    """Whatever the libraries log, print and warn goes to the job's log file, without secrets."""
+    os.environ.setdefault("TQDM_DISABLE", "1")  # their bars; evalsweep has its own
+    handler = logging.FileHandler(run_dir / store.LOG, encoding="utf-8")
+    handler.setFormatter(_Redacting("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    root = logging.getLogger()
+    level = root.level
+    root.addHandler(handler)
+    root.setLevel(logging.INFO)
+    logging.captureWarnings(True)
+    _unhandle()
+    try:
+        with contextlib.redirect_stdout(_ToLog("stdout")), contextlib.redirect_stderr(_ToLog("stderr")):
+            yield
+    finally:
+        logging.captureWarnings(False)
+        root.removeHandler(handler)
+        root.setLevel(level)
+        handler.close()
+
+
+def _unhandle() -> None:
+    """Take from the libraries the handlers with which they write past the log, straight to the terminal."""
+    for name, logger in logging.Logger.manager.loggerDict.items():
+        if isinstance(logger, logging.Logger) and name.partition(".")[0] in (
+            "transformers",
+            "lm_eval",
+            "datasets",
+            "mlflow",
+        ):
+            for handler in [h for h in logger.handlers if isinstance(h, logging.StreamHandler)]:
+                logger.removeHandler(handler)
+            logger.propagate = True
+
+
+class _Redacting(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        return redact(super().format(record))
+
+
+class _ToLog(io.TextIOBase):
+    """A stream whose lines are log lines; a line that `\\r` overwrites is dropped, as a terminal would."""
+
+    def __init__(self, name: str) -> None:
+        self.log = logging.getLogger(name)
+        self.rest = ""
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, text: str) -> int:
+        *lines, self.rest = (self.rest + text).split("\n")
+        for line in lines:
+            if (shown := line.rpartition("\r")[2]).strip():
+                self.log.info(shown)
+        self.rest = self.rest.rpartition("\r")[2]
+        return len(text)

@@ -1,0 +1,70 @@
+"""The types on disk: a sample is one document with its answers, a record is one finished run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any
+
+SCHEMA = 1
+FINISHED, FAILED, KILLED = "FINISHED", "FAILED", "KILLED"
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One document of one run: a line of samples.jsonl.gz.
+
+    `responses` holds one string an answer; for multiple choice the log-likelihood of each choice. `scores` maps a
+    metric, as lm_eval names it, to the mean over the answers. `shots` are positions in the few-shot pool.
+    """
+
+    task: str
+    doc_id: int
+    doc_hash: str
+    prompt: str
+    prompt_hash: str
+    shots: list[int]
+    target: str
+    responses: list[Any]
+    scores: dict[str, float]
+    flags: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Record:
+    """One run: record.json, whose presence says that the run is over.
+
+    `metrics` maps `task/metric` to a number; `headline` is the key of the one that tables show. `decoding` is what was
+    sent to the engine. `responses_hash` is equal for two runs only where every answer is. `started` is in seconds since
+    the epoch, `error` one line.
+    """
+
+    run_id: str
+    config_hash: str
+    status: str
+    config: dict[str, Any]
+    decoding: dict[str, Any]
+    seeds: dict[str, int]
+    provenance: dict[str, Any]
+    metrics: dict[str, float]
+    headline: str | None
+    responses_hash: str | None
+    documents: int
+    alarms: list[str]
+    error: str | None
+    started: float
+    seconds: float
+    schema: int = SCHEMA
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @staticmethod
+    def from_json(data: Mapping[str, Any]) -> Record:
+        """Errors: ValueError for another schema, a missing or an unknown field."""
+        if data.get("schema") != SCHEMA:
+            raise ValueError(f"schema {data.get('schema')!r} is not {SCHEMA}, the one this version reads")
+        names = {f.name for f in fields(Record)}
+        if set(data) != names:
+            raise ValueError(f"fields differ from schema {SCHEMA}: {', '.join(sorted(set(data) ^ names))}")
+        return Record(**data)

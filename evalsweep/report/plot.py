@@ -1,0 +1,50 @@
+"""The picture of a sweep: a row a cell, its runs as dots, its mean and interval."""
+
+from __future__ import annotations
+
+import io
+
+from evalsweep.report.table import cell_name
+from evalsweep.summary import Summary
+
+BLUE, INK, GREY = "#0072B2", "#222222", "#777777"
+
+
+def scores(summary: Summary) -> bytes:
+    """A PNG of the scores of all cells; needs at least one cell."""
+    from matplotlib.figure import Figure  # slow to import; Figure alone needs no display
+
+    cells = summary.cells
+    figure = Figure(figsize=(8, 1.4 + 0.55 * len(cells)), dpi=120, layout="constrained")
+    axes = figure.subplots()
+    for y, cell in enumerate(cells):
+        i = cell.interval
+        if i.low is not None and i.high is not None:
+            axes.plot([i.low, i.high], [y, y], color=BLUE, linewidth=3, solid_capstyle="round", alpha=0.45)
+        else:
+            axes.annotate(
+                "identical runs" if cell.identical else "no interval",
+                (cell.spread.max, y),
+                xytext=(12, -3),
+                textcoords="offset points",
+                fontsize=8,
+                color=GREY,
+            )
+        axes.plot([run.score for run in cell.runs], [y] * len(cell.runs), "o", color=INK, markersize=5, alpha=0.6)
+        axes.plot([cell.spread.mean], [y], "D", color=BLUE, markersize=7, markeredgecolor="white")
+    axes.set_yticks(range(len(cells)), [cell_name(cell) for cell in cells])
+    axes.set_ylim(len(cells) - 0.5, -0.5)
+    axes.margins(x=0.12)
+    metrics = list(dict.fromkeys(cell.metric for cell in cells))
+    axes.set_xlabel(" / ".join(metrics))
+    axes.set_title(
+        "Runs (dots), mean (diamond), 95% interval: same questions, another run", fontsize=9, color=INK, loc="left"
+    )
+    axes.grid(axis="x", color="#dddddd", linewidth=0.8)
+    axes.set_axisbelow(True)
+    for side in ("top", "right", "left"):
+        axes.spines[side].set_visible(False)
+    axes.tick_params(axis="y", length=0)
+    out = io.BytesIO()
+    figure.savefig(out, format="png")
+    return out.getvalue()

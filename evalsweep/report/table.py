@@ -1,0 +1,94 @@
+"""The table of a sweep, one row a cell: for the terminal (rich) and as Markdown."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+
+from rich import box
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from evalsweep.summary import Cell, Summary
+
+CAPTION = "95% interval: the mean of further runs on the same questions (Student's t over runs), not of other questions"
+
+
+def terminal(summary: Summary, width: int = 100, colour: bool = False) -> str:
+    """The table, the failures and the warnings, at most `width` columns wide."""
+    out = io.StringIO()
+    console = Console(file=out, width=width, force_terminal=colour, no_color=not colour, highlight=False)
+    if summary.cells:
+        table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+        heads, rows = _table(summary.cells)
+        text = len(heads) - len(_NUMBERS)
+        for i, head in enumerate(heads):
+            table.add_column(head, justify="left" if i < text else "right", overflow="fold", no_wrap=i >= text)
+        for row in rows:
+            table.add_row(*map(escape, row))
+        console.print(table)
+        console.print(CAPTION, style="dim")
+        for line in _notes(summary.cells):
+            console.print(f"* {escape(line)}")
+    for failure in summary.failed:
+        console.print(f"{failure.status} {escape(failure.name)}: {escape(failure.error)}", style="red")
+    for warning in summary.warnings:
+        console.print(f"! {escape(warning)}", style="yellow")
+    return out.getvalue()
+
+
+def markdown(summary: Summary) -> str:
+    """The same as GitHub Markdown, which MLflow renders as a run's note."""
+    lines: list[str] = []
+    if summary.cells:
+        heads, rows = _table(summary.cells)
+        text = len(heads) - len(_NUMBERS)
+        lines.append("| " + " | ".join(heads) + " |")
+        lines.append("|" + "".join(" --- |" if i < text else " ---: |" for i in range(len(heads))))
+        lines += ["| " + " | ".join(_plain(c) for c in row) + " |" for row in rows]
+        lines += ["", f"{CAPTION}.", ""]
+        lines += [f"- {_plain(line)}" for line in _notes(summary.cells)]
+    if summary.failed:
+        lines += ["", f"**{len(summary.failed)} of {summary.jobs} jobs have no score**", ""]
+        lines += [f"- {f.status} `{f.name}`: {_plain(f.error)}" for f in summary.failed]
+    if summary.warnings:
+        lines += ["", "**Warnings**", "", *(f"- {_plain(w)}" for w in summary.warnings)]
+    return "\n".join(lines).strip() + "\n"
+
+
+_NUMBERS = ("runs", "mean", "sd", "median", "min", "max", "95% interval")
+
+
+def _table(cells: Sequence[Cell]) -> tuple[list[str], list[list[str]]]:
+    """Heads and rows: task, metric, what differs, then the numbers."""
+    differs = list(dict.fromkeys(key for cell in cells for key in cell.differs))
+    heads = ["task", "metric", *(key.rpartition(".")[2] for key in differs), *_NUMBERS]
+    rows = []
+    for cell in cells:
+        s, i = cell.spread, cell.interval
+        interval = "none *" if i.low is None or i.high is None else f"{i.low:.3f} to {i.high:.3f}"
+        sd = "-" if s.sd is None or i.low is None else f"{s.sd:.3f}"
+        numbers = [str(s.n), f"{s.mean:.3f}", sd, *(f"{v:.3f}" for v in (s.median, s.min, s.max)), interval]
+        rows.append([cell.task, cell.metric, *(_value(cell.differs.get(k)) for k in differs), *numbers])
+    return heads, rows
+
+
+def _notes(cells: Sequence[Cell]) -> list[str]:
+    return [f"{cell_name(cell)}: {cell.interval.reason}" for cell in cells if cell.interval.reason]
+
+
+def cell_name(cell: Cell) -> str:
+    """The task and what differs: `gsm8k, temperature 0.2`."""
+    return ", ".join([cell.task, *(f"{k} {_value(v)}" for k, v in cell.differs.items())])
+
+
+def _value(value: object) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _plain(text: str) -> str:
+    """Text that Markdown and HTML leave as it is."""
+    for char, safe in (("&", "&amp;"), ("<", "&lt;"), (">", "&gt;"), ("|", "\\|"), ("\n", " ")):
+        text = text.replace(char, safe)
+    return text

@@ -1,0 +1,1 @@
+"""Arrays in, frozen estimates out; numpy and scipy only."""

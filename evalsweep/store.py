@@ -1,0 +1,177 @@
+"""The run directory: the only place that knows file names; writes are atomic, reads say what is broken.
+
+    <sweep>/sweep.json              what was asked
+    <sweep>/<job>/record.json       one run; written last, so its presence is the commit
+    <sweep>/<job>/samples.jsonl.gz  a line a document
+    <sweep>/<job>/evalsweep.log     everything the libraries said
+    <sweep>/results_summary.json, summary.md, scores.png
+
+A single run keeps all of it in one directory.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import math
+import os
+import tempfile
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from evalsweep.errors import BadInput, first_line
+from evalsweep.record import Record, Sample
+from evalsweep.redact import redact
+
+SWEEP, RECORD, SAMPLES, LOG = "sweep.json", "record.json", "samples.jsonl.gz", "evalsweep.log"
+RESULTS, NOTE, PICTURE = "results_summary.json", "summary.md", "scores.png"
+HYDRA, MULTIRUN = ".hydra", "multirun.yaml"
+
+
+def write_sweep(sweep_dir: Path, asked: dict[str, Any]) -> None:
+    """Open a sweep's directory.
+
+    Errors: BadInput where it cannot be written, or already holds a sweep.
+    """
+    check_writable(sweep_dir)
+    if (sweep_dir / SWEEP).exists():
+        raise BadInput(
+            str(sweep_dir),
+            "already holds a sweep; wait a second or name another folder",
+            "hydra.sweep.dir=multirun/second",
+        )
+    _write(sweep_dir / SWEEP, _json(asked))
+
+
+def check_writable(directory: Path) -> None:
+    """Errors: BadInput where files cannot be made below `directory`, which itself need not exist."""
+    existing = directory
+    while not existing.exists() and existing != existing.parent:
+        existing = existing.parent
+    try:
+        if not existing.is_dir():
+            raise NotADirectoryError(f"{existing} is a file")
+        with tempfile.TemporaryFile(dir=existing):
+            pass
+    except OSError as e:
+        raise BadInput(
+            str(directory), f"the output folder cannot be written ({first_line(e)})", "hydra.sweep.dir=/tmp/my-sweep"
+        ) from e
+
+
+def read_sweep(sweep_dir: Path) -> dict[str, Any] | None:
+    """What was asked, or None where there is no (readable) sweep.json."""
+    try:
+        data = json.loads((sweep_dir / SWEEP).read_text())
+    except (OSError, ValueError):
+        return None
+    return data if isinstance(data, dict) else None
+
+
+def write_samples(run_dir: Path, samples: Iterable[Sample]) -> None:
+    """All samples of a run, in order; byte for byte the same for the same samples."""
+    # mtime=0 and no name: the bytes depend on the samples alone
+    with (
+        _replacing(run_dir / SAMPLES) as path,
+        path.open("wb") as raw,
+        gzip.GzipFile(filename="", mode="wb", fileobj=raw, mtime=0) as f,
+    ):
+        for sample in samples:
+            line = json.dumps(_finite(asdict(sample)), ensure_ascii=False)
+            f.write(line.encode("utf-8", "surrogatepass") + b"\n")
+
+
+def read_samples(run_dir: Path) -> Iterator[Sample]:
+    """Errors: ValueError for a line that is no sample, OSError for a file that is not there or cut off."""
+    with gzip.open(run_dir / SAMPLES, "rb") as f:
+        for line in f:
+            yield Sample(**json.loads(line.decode("utf-8", "surrogatepass")))
+
+
+def write_record(run_dir: Path, record: Record) -> None:
+    """Commit a run."""
+    _write(run_dir / RECORD, _json(record.to_json()))
+
+
+def read_record(run_dir: Path) -> Record:
+    """Errors: ValueError with the path for a broken record; FileNotFoundError where the run left none."""
+    path = run_dir / RECORD
+    try:
+        return Record.from_json(json.loads(path.read_text()))
+    except ValueError as e:
+        raise ValueError(f"{path}: {first_line(e)}") from e
+
+
+def read_records(sweep_dir: Path) -> tuple[list[tuple[str, Record]], dict[str, str]]:
+    """The records of a sweep by directory name, oldest first, and a line for each directory whose record is broken."""
+    found: list[tuple[str, Record]] = []
+    broken: dict[str, str] = {}
+    for path in sorted([sweep_dir / RECORD, *sweep_dir.glob(f"*/{RECORD}")]):
+        try:
+            found.append((path.parent.name, read_record(path.parent)))
+        except FileNotFoundError:
+            continue
+        except (ValueError, OSError) as e:
+            broken[path.parent.name] = first_line(e)
+    return sorted(found, key=lambda pair: pair[1].started), broken
+
+
+def write_results(sweep_dir: Path, results: dict[str, Any]) -> Path:
+    """results_summary.json; gives its path."""
+    return _write(sweep_dir / RESULTS, _json(results))
+
+
+def write_note(sweep_dir: Path, markdown: str) -> Path:
+    return _write(sweep_dir / NOTE, markdown)
+
+
+def write_picture(sweep_dir: Path, png: bytes) -> Path:
+    return _write(sweep_dir / PICTURE, png)
+
+
+def scrub_hydra(directory: Path) -> None:
+    """Take secrets out of what Hydra itself wrote: .hydra/*.yaml of a job, multirun.yaml of a sweep."""
+    for path in [directory / MULTIRUN, *(directory / HYDRA).glob("*.yaml")]:
+        if path.exists():
+            before = path.read_text()
+            after = redact(before)
+            if after != before:
+                _write(path, after)
+
+
+def _json(data: Any) -> str:
+    return json.dumps(_finite(data), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def _finite(value: Any) -> Any:
+    """JSON has no NaN and no infinity: null stands for both."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if isinstance(value, dict):
+        return {str(k): _finite(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(v) for v in value]
+    return value
+
+
+def _write(path: Path, content: str | bytes) -> Path:
+    with _replacing(path) as beside:
+        beside.write_bytes(content if isinstance(content, bytes) else content.encode("utf-8", "surrogatepass"))
+    return path
+
+
+@contextmanager
+def _replacing(path: Path) -> Iterator[Path]:
+    """A path beside `path` to write to, which then takes its place; nothing half-written is ever seen."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        yield beside
+        with beside.open("rb") as f:
+            os.fsync(f.fileno())
+        beside.replace(path)
+    finally:
+        beside.unlink(missing_ok=True)
