@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import io
 import logging
-import os
 import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
@@ -147,7 +146,6 @@ def _push(job: JobConfig, record: Record, run_dir: Path, place: Place) -> None:
 @contextlib.contextmanager
 def _logged(run_dir: Path) -> Iterator[None]:
     """Whatever the libraries log, print and warn goes to the job's log file, without secrets."""
-    os.environ.setdefault("TQDM_DISABLE", "1")  # their bars; evalsweep has its own
     handler = logging.FileHandler(run_dir / store.LOG, encoding="utf-8")
     handler.setFormatter(_Redacting("%(asctime)s %(levelname)s %(name)s: %(message)s"))
     root = logging.getLogger()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import signal
 import sys
 import time
@@ -42,6 +43,7 @@ def run(argv: Sequence[str]) -> int:
     terminated.
     """
     args = get_args_parser().parse_args(list(argv))
+    os.environ.setdefault("TQDM_DISABLE", "1")  # the libraries' bars; read when tqdm is first imported
     try:
         hydra = compose.open_hydra(args.config_dir)
         try:
@@ -155,7 +157,7 @@ def _conclude(plan: compose.Plan, parent: str | None, uid: str) -> Summary:
         return summary
     try:
         if parent is not None:
-            tracking.push_summary(settings, parent, summary, plan.directory, table.markdown(summary), finish=True)
+            tracking.push_summary(settings, parent, summary, plan.directory, table.markdown(summary))
     except BadInput as e:
         complain(f"{e}; the summary is whole in {plan.directory}, only MLflow lacks it")
     return summary

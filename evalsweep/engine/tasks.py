@@ -59,7 +59,7 @@ def build(job: JobConfig) -> Built:
     except (OSError, datasets.exceptions.DatasetsError) as e:
         raise BadInput(
             f"task.name={name}",
-            f"its data is not in the hub's local cache and the hub cannot be reached ({type(e).__name__}: {first_line(e)})"
+            f"its data is not in the hub's cache here and the hub does not answer ({type(e).__name__}: {first_line(e)})"
             "; give a folder with <split>.jsonl",
             f"task.data=data/{name}",
         ) from e
@@ -128,8 +128,8 @@ def _manager(name: str) -> TaskManager:
     if name not in manager.task_index:
         raise BadInput(
             f"task.name={name}",
-            f"lm_eval has no such task{did_you_mean(name, manager.all_tasks)}; it knows {len(manager.all_tasks)}, listed "
-            "by `lm-eval ls tasks`",
+            f"lm_eval has no such task{did_you_mean(name, manager.all_tasks)}; it knows {len(manager.all_tasks)} "
+            "(`lm-eval ls tasks`)",
             "task=lm_eval task.name=arc_easy",
         )
     return manager

@@ -23,11 +23,17 @@ def terminal(summary: Summary, width: int = 100, colour: bool = False) -> str:
         table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
         heads, rows = _table(summary.cells)
         text = len(heads) - len(_NUMBERS)
+        if width < WIDE:
+            kept = [i for i, head in enumerate(heads) if head not in _SPARED]
+            heads, rows = [heads[i] for i in kept], [[row[i] for i in kept] for row in rows]
         for i, head in enumerate(heads):
-            table.add_column(head, justify="left" if i < text else "right", overflow="fold", no_wrap=i >= text)
+            table.add_column(
+                head, justify="left" if i < text else "right", overflow="fold", min_width=_widest_word(head)
+            )
         for row in rows:
             table.add_row(*map(escape, row))
         console.print(table)
+        console.print(f"metric: {escape(_metrics(summary.cells))}")
         console.print(CAPTION, style="dim")
         for line in _notes(summary.cells):
             console.print(f"* {escape(line)}")
@@ -35,7 +41,7 @@ def terminal(summary: Summary, width: int = 100, colour: bool = False) -> str:
         console.print(f"{failure.status} {escape(failure.name)}: {escape(failure.error)}", style="red")
     for warning in summary.warnings:
         console.print(f"! {escape(warning)}", style="yellow")
-    return out.getvalue()
+    return "\n".join(line.rstrip() for line in out.getvalue().splitlines()) + "\n"
 
 
 def markdown(summary: Summary) -> str:
@@ -47,7 +53,7 @@ def markdown(summary: Summary) -> str:
         lines.append("| " + " | ".join(heads) + " |")
         lines.append("|" + "".join(" --- |" if i < text else " ---: |" for i in range(len(heads))))
         lines += ["| " + " | ".join(_plain(c) for c in row) + " |" for row in rows]
-        lines += ["", f"{CAPTION}.", ""]
+        lines += ["", f"Metric: {_plain(_metrics(summary.cells))}. {CAPTION}.", ""]
         lines += [f"- {_plain(line)}" for line in _notes(summary.cells)]
     if summary.failed:
         lines += ["", f"**{len(summary.failed)} of {summary.jobs} jobs have no score**", ""]
@@ -57,21 +63,35 @@ def markdown(summary: Summary) -> str:
     return "\n".join(lines).strip() + "\n"
 
 
+WIDE = 88  # columns; narrower terminals go without what results_summary.json has anyway
+_SPARED = ("median", "min", "max")
 _NUMBERS = ("runs", "mean", "sd", "median", "min", "max", "95% interval")
 
 
 def _table(cells: Sequence[Cell]) -> tuple[list[str], list[list[str]]]:
-    """Heads and rows: task, metric, what differs, then the numbers."""
+    """Heads and rows: task, what differs, then the numbers."""
     differs = list(dict.fromkeys(key for cell in cells for key in cell.differs))
-    heads = ["task", "metric", *(key.rpartition(".")[2] for key in differs), *_NUMBERS]
+    heads = ["task", *(key.rpartition(".")[2] for key in differs), *_NUMBERS]
     rows = []
     for cell in cells:
         s, i = cell.spread, cell.interval
         interval = "none *" if i.low is None or i.high is None else f"{i.low:.3f} to {i.high:.3f}"
         sd = "-" if s.sd is None or i.low is None else f"{s.sd:.3f}"
         numbers = [str(s.n), f"{s.mean:.3f}", sd, *(f"{v:.3f}" for v in (s.median, s.min, s.max)), interval]
-        rows.append([cell.task, cell.metric, *(_value(cell.differs.get(k)) for k in differs), *numbers])
+        rows.append([cell.task, *(_value(cell.differs.get(k)) for k in differs), *numbers])
     return heads, rows
+
+
+def _metrics(cells: Sequence[Cell]) -> str:
+    """The headline metric, by task where tasks have different ones."""
+    by_task = {cell.task: cell.metric for cell in cells}
+    if len(set(by_task.values())) == 1:
+        return cells[0].metric
+    return "; ".join(f"{task}: {metric}" for task, metric in by_task.items())
+
+
+def _widest_word(head: str) -> int:
+    return max(map(len, head.split()))
 
 
 def _notes(cells: Sequence[Cell]) -> list[str]:

@@ -2,28 +2,25 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+import math
+import string
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit, urlunsplit
 
 from evalsweep import store
 from evalsweep.config import TrackingConfig
-from evalsweep.errors import BadInput, first_line
+from evalsweep.provenance import text_hash
 from evalsweep.record import Record
-from evalsweep.redact import redact
 from evalsweep.summary import Summary, cells_by_task
+from evalsweep.tracking import connection, view
 
-UID = "evalsweep.uid"  # finds a run again, so that sending twice makes one run
 KIND = "evalsweep.kind"  # sweep | job
 NOTE = "mlflow.note.content"
 # MLflow cuts longer ones with only a warning
-MAX_PARAM, MAX_TAG = 6000, 8000
-
-# The default of 7 retries with doubling pauses would hold a finished job for minutes when a server is gone.
-os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "2")
+MAX_PARAM, MAX_TAG, MAX_METRIC = 6000, 8000, 250
+_ALLOWED = frozenset(string.ascii_letters + string.digits + "-_. :/")
+_NAMED = {",": "/", "@": "_at_"}
 
 
 def open_sweep(tracking: TrackingConfig, uid: str, name: str, single: bool) -> str | None:
@@ -35,14 +32,14 @@ def open_sweep(tracking: TrackingConfig, uid: str, name: str, single: bool) -> s
     """
     if tracking.name == "off":
         return None
-    uri = tracking_uri(tracking)
-    _check_reachable(uri)
-    with _reaching(uri):
-        client = _client(tracking)
-        experiment = _experiment(client, tracking)
+    uri = connection.tracking_uri(tracking)
+    connection.check_reachable(uri)
+    with connection.reaching(uri):
+        client = connection.client(tracking)
+        experiment = connection.experiment_id(client, tracking)
         if single:
             return None
-        return _find_or_create(client, experiment, uid, name, {KIND: "sweep"}, None)
+        return connection.find_or_create(client, experiment, uid, name, {KIND: "sweep"}, None)
 
 
 def push_record(
@@ -56,14 +53,14 @@ def push_record(
         return None
     from mlflow.entities import Metric, Param, RunTag
 
-    with _reaching(tracking_uri(tracking)):
-        client = _client(tracking)
-        experiment = _experiment(client, tracking)
+    with connection.reaching(connection.tracking_uri(tracking)):
+        client = connection.client(tracking)
+        experiment = connection.experiment_id(client, tracking)
         started = int(record.started * 1000)
         ended = started + int(record.seconds * 1000)
         tags = {KIND: "job"} | ({"mlflow.parentRunId": parent} if parent else {})
-        run_id = _find_or_create(client, experiment, record.run_id, name, tags, started)
-        metrics = {metric_name(k): v for k, v in record.metrics.items()} | {"time/total_s": record.seconds}
+        run_id = connection.find_or_create(client, experiment, record.run_id, name, tags, started)
+        metrics = _sendable(record.metrics | {"time/total_s": record.seconds})
         client.log_batch(
             run_id,
             metrics=[Metric(k, v, ended, 0) for k, v in metrics.items()],
@@ -81,40 +78,41 @@ def push_record(
         return run_id
 
 
-def push_summary(
-    tracking: TrackingConfig, run_id: str, summary: Summary, sweep_dir: Path, note: str, *, finish: bool
-) -> None:
-    """Put a sweep's numbers, note and picture on its parent run (or on a single run itself).
+def push_summary(tracking: TrackingConfig, run_id: str, summary: Summary, sweep_dir: Path, note: str) -> None:
+    """Put a sweep's numbers, note and picture on its parent run, and end it.
 
     Errors: BadInput where MLflow cannot be reached.
     """
     from mlflow.entities import Metric, RunTag
 
-    with _reaching(tracking_uri(tracking)):
-        client = _client(tracking)
-        metrics = [Metric(k, v, 0, 0) for k, v in _summary_metrics(summary).items()] if finish else []
+    with connection.reaching(connection.tracking_uri(tracking)):
+        client = connection.client(tracking)
+        metrics = [Metric(k, v, 0, 0) for k, v in _sendable(_summary_metrics(summary)).items()]
         tags = {NOTE: _with_note(tracking, note)[:MAX_TAG], "evalsweep.failed_jobs": str(len(summary.failed))}
         client.log_batch(run_id, metrics=metrics, tags=[RunTag(k, v) for k, v in tags.items()])
         for file in (store.RESULTS, store.NOTE, store.PICTURE, store.SWEEP):
             if (sweep_dir / file).exists():
                 client.log_artifact(run_id, str(sweep_dir / file))
-        if finish:
-            client.set_terminated(run_id, status="FAILED" if summary.failed else "FINISHED")
+        client.set_terminated(run_id, status="FAILED" if summary.failed else "FINISHED")
+        headlines = metric_names(dict.fromkeys(f"{cell.task}/{cell.metric}" for cell in summary.cells))
+        differs = dict.fromkeys(key for cell in summary.cells for key in cell.differs)
+        columns = [f"metrics.`{name}`" for name in headlines.values()] + [f"params.`{key}`" for key in differs]
+        view.save(client, connection.experiment_id(client, tracking), run_id, [*columns, "params.`seed`"])
 
 
-def tracking_uri(tracking: TrackingConfig) -> str:
-    """Where runs go: what was asked, else a database in the working directory."""
-    return tracking.uri or f"sqlite:///{Path.cwd() / 'mlflow.db'}"
+def metric_names(names: Iterable[str]) -> dict[str, str]:
+    """Metrics in the letters that MLflow allows: `gsm8k/exact_match,strict-match` is `gsm8k/exact_match/strict-match`.
 
-
-def metric_name(name: str) -> str:
-    """A metric in the letters that MLflow allows: `gsm8k/exact_match,strict-match` is `gsm8k/exact_match/strict-match`.
-
-    Different names stay different: what is not allowed becomes `_` and its code, as `@` becomes `_at_`.
+    `,` becomes `/`, `@` becomes `_at_`, and any other letter that MLflow refuses its code. Different names stay
+    different: where two would become one, or a name is too long, a hash is added.
     """
-    named = {",": "/", "@": "_at_"}
-    safe = "".join(named.get(c, c if c.isascii() and (c.isalnum() or c in "-_. :/") else f"_{ord(c):x}_") for c in name)
-    return safe[:250]
+    found: dict[str, str] = {}
+    for name in names:
+        safe = "".join(_NAMED.get(c, c if c in _ALLOWED else f"_{ord(c):x}_") for c in name)
+        if len(safe) > MAX_METRIC or safe in found.values():
+            safe = f"{safe[: MAX_METRIC - 9]}_{text_hash(name)[:8]}"
+        found[name] = safe
+    return found
 
 
 def _params(record: Record) -> dict[str, str]:
@@ -140,6 +138,9 @@ def _tags(record: Record) -> dict[str, str]:
     return {
         **versions,
         **others,
+        "mlflow.source.name": str(provenance.get("command")),
+        "mlflow.source.type": "LOCAL",
+        **({"mlflow.source.git.commit": commit} if (commit := provenance.get("git_commit")) else {}),
         "config_hash": record.config_hash,
         "responses_hash": str(record.responses_hash),
         "decoding": str(record.decoding),
@@ -153,7 +154,7 @@ def _summary_metrics(summary: Summary) -> dict[str, float]:
     found: dict[str, float] = {}
     for task, cells in cells_by_task(summary).items():
         for cell in cells:
-            label = " ".join(f"{k}={v:g}" if isinstance(v, float) else f"{k}={v}" for k, v in cell.differs.items())
+            label = " ".join(f"{k} {v:g}" if isinstance(v, float) else f"{k} {v}" for k, v in cell.differs.items())
             prefix = f"{task}/{label}/" if len(cells) > 1 else f"{task}/"
             numbers = {
                 "mean": cell.spread.mean,
@@ -165,8 +166,13 @@ def _summary_metrics(summary: Summary) -> dict[str, float]:
                 "ci_low": cell.interval.low,
                 "ci_high": cell.interval.high,
             }
-            found |= {metric_name(prefix + k): v for k, v in numbers.items() if v is not None}
+            found |= {prefix + k: v for k, v in numbers.items() if v is not None}
     return found
+
+
+def _sendable(metrics: Mapping[str, float]) -> dict[str, float]:
+    names = metric_names(metrics)
+    return {names[k]: v for k, v in metrics.items() if math.isfinite(v)}
 
 
 def _log_dataset(client: Any, run_id: str, record: Record) -> None:
@@ -193,7 +199,7 @@ def _sample_table(run_dir: Path) -> dict[str, list[Any]]:
             "prompt": s.prompt,
             "target": s.target,
             "responses": " | ".join(map(str, s.responses)),
-            **{metric_name(k): v for k, v in s.scores.items()},
+            **s.scores,
         }
         for s in store.read_samples(run_dir)
     ]
@@ -207,78 +213,3 @@ def _first_prompt(run_dir: Path) -> str:
 
 def _with_note(tracking: TrackingConfig, note: str) -> str:
     return f"{tracking.note}\n\n{note}" if tracking.note else note
-
-
-def _client(tracking: TrackingConfig) -> Any:
-    from mlflow import MlflowClient
-
-    return MlflowClient(tracking_uri=tracking_uri(tracking))
-
-
-def _experiment(client: Any, tracking: TrackingConfig) -> str:
-    from mlflow.exceptions import MlflowException
-
-    found = client.get_experiment_by_name(tracking.experiment)
-    if found is not None:
-        return str(found.experiment_id)
-    uri = tracking_uri(tracking)
-    # Without a server nobody else chooses where artifacts go: beside the database, as an absolute path.
-    beside = None
-    if uri.startswith("sqlite:///"):
-        beside = (Path(uri.removeprefix("sqlite:///")).absolute().parent / "mlartifacts").as_uri()
-    # "custom model development" makes the UI open the experiment as a table of runs with their metrics
-    tags = {"mlflow.experimentKind": "custom_model_development"}
-    try:
-        return str(client.create_experiment(tracking.experiment, artifact_location=beside, tags=tags))
-    except MlflowException:
-        found = client.get_experiment_by_name(tracking.experiment)  # another process was first
-        if found is None:
-            raise
-        return str(found.experiment_id)
-
-
-def _find_or_create(
-    client: Any, experiment: str, uid: str, name: str, tags: Mapping[str, str], started: int | None
-) -> str:
-    found = client.search_runs([experiment], f"tags.`{UID}` = '{uid}'", max_results=1)
-    if found:
-        return str(found[0].info.run_id)
-    run = client.create_run(experiment, start_time=started, run_name=name, tags={UID: uid, **tags})
-    return str(run.info.run_id)
-
-
-def _check_reachable(uri: str) -> None:
-    """A plain request first: MLflow's own retries would take long to say that nobody is there."""
-    if urlsplit(uri).scheme not in ("http", "https"):
-        return
-    import requests
-
-    try:
-        requests.get(_without_password(uri), timeout=10)
-    except requests.RequestException as e:
-        raise _unreachable(uri, e) from e
-
-
-@contextmanager
-def _reaching(uri: str) -> Iterator[None]:
-    from mlflow.exceptions import MlflowException
-    from sqlalchemy.exc import SQLAlchemyError
-
-    try:
-        yield
-    except (MlflowException, SQLAlchemyError, OSError) as e:
-        raise _unreachable(uri, e) from e
-
-
-def _unreachable(uri: str, error: Exception) -> BadInput:
-    return BadInput(
-        f"tracking.uri={redact(uri)}",
-        f"MLflow cannot be used there ({type(error).__name__}: {redact(first_line(error))}); start it, mend the address, "
-        "or go without",
-        "tracking=off",
-    )
-
-
-def _without_password(uri: str) -> str:
-    parts = urlsplit(uri)
-    return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
