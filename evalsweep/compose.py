@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields, is_dataclass
 from pathlib import Path
 from typing import Any
@@ -84,7 +85,7 @@ def open_hydra(config_dir: str | None) -> Hydra:
         own = Path(config_dir).absolute()
         if not own.is_dir():
             raise BadInput(f"--config-dir {config_dir}", "is not a folder; it holds options such as model/mine.yaml")
-        path.prepend(provider="command-line", path=own.as_uri(), anchor=SearchPathQuery(provider="schema"))
+        path.prepend(provider="command-line", path=own.as_uri(), anchor=SearchPathQuery(provider=groups.PROVIDER))
     close_hydra()
     return Hydra.create_main_hydra2(task_name="evalsweep", config_search_path=path)
 
@@ -98,10 +99,8 @@ def plan(hydra: Hydra, args: argparse.Namespace) -> Plan:
 
     Errors: BadInput, one line, for the first thing that is wrong.
     """
-    try:
+    with in_words(args.overrides):
         return _plan(hydra, args.config_name or CONFIG_NAME, list(args.overrides), args.multirun)
-    except (HydraException, OmegaConfBaseException, ValueError) as e:  # Hydra raises ValueError for task=null
-        raise _in_words(e, args.overrides) from e
 
 
 def job_config(config: DictConfig) -> JobConfig:
@@ -182,7 +181,13 @@ def _quoted(text: str) -> str:
     return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
-# --- Hydra's refusals in one line ---
+@contextmanager
+def in_words(overrides: Sequence[str]) -> Iterator[None]:
+    """Hydra's refusals of `overrides` become BadInput, one line each."""
+    try:
+        yield
+    except (HydraException, OmegaConfBaseException, ValueError) as e:  # Hydra raises ValueError for task=null
+        raise _in_words(e, overrides) from e
 
 
 def _in_words(error: Exception, overrides: Sequence[str]) -> BadInput:

@@ -284,7 +284,7 @@ def _one_of(key: str, value: str, allowed: tuple[str, ...]) -> None:
 
 def _positive(key: str, value: int | None) -> None:
     if value is not None and value < 1:
-        raise BadInput(f"{key}={value}", "must be 1 or more", f"{key}=10")
+        raise BadInput(f"{key}={value}", "must be 1 or more", f"{key}=1")
 
 
 def identity(config: Mapping[str, Any]) -> dict[str, Any]:

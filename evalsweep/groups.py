@@ -24,6 +24,7 @@ from evalsweep.config import decoding_at, parse_seed, parse_temperature
 from evalsweep.errors import BadInput
 
 SCHEME = "evalsweep-number"
+PROVIDER = "evalsweep"
 
 
 @dataclass(frozen=True)
@@ -82,7 +83,7 @@ class NumberSearchPath(SearchPathPlugin):
     """Puts the source last, so that a file of that name wins."""
 
     def manipulate_search_path(self, search_path: ConfigSearchPath) -> None:
-        search_path.append(provider="evalsweep", path=f"{SCHEME}://")
+        search_path.append(provider=PROVIDER, path=f"{SCHEME}://")
 
 
 class _Patch:

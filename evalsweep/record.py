@@ -62,8 +62,9 @@ class Record:
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> Record:
         """Errors: ValueError for another schema, a missing or an unknown field."""
-        if data.get("schema") != SCHEMA:
-            raise ValueError(f"schema {data.get('schema')!r} is not {SCHEMA}, the one this version reads")
+        schema = data.get("schema") if isinstance(data, Mapping) else None
+        if schema != SCHEMA:
+            raise ValueError(f"schema {schema!r} is not {SCHEMA}, the one this version reads")
         names = {f.name for f in fields(Record)}
         if set(data) != names:
             raise ValueError(f"fields differ from schema {SCHEMA}: {', '.join(sorted(set(data) ^ names))}")

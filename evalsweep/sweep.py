@@ -15,7 +15,6 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-import hydra as hydra_package
 from hydra._internal.hydra import Hydra
 from hydra._internal.utils import get_args_parser
 from hydra.core.hydra_config import HydraConfig
@@ -42,16 +41,18 @@ def run(argv: Sequence[str]) -> int:
     0: every job finished. 1: a job failed or is missing. 2: bad input, no job started. 130 and 143: interrupted,
     terminated.
     """
-    args = get_args_parser().parse_args(list(argv))
+    parser = get_args_parser()
+    args = parser.parse_args(list(argv))
     os.environ.setdefault("TQDM_DISABLE", "1")  # the libraries' bars; read when tqdm is first imported
     try:
         hydra = compose.open_hydra(args.config_dir)
         try:
             if args.help or args.hydra_help or args.shell_completion:
-                return _show(hydra)
+                with compose.in_words(args.overrides):
+                    return _show(hydra, args, parser)
             plan = compose.plan(hydra, args)
             if args.cfg or args.info is not None:
-                return _show(hydra)
+                return _show(hydra, args, parser)
             return _run(hydra, plan, args)
         finally:
             compose.close_hydra()
@@ -60,12 +61,19 @@ def run(argv: Sequence[str]) -> int:
         return BAD_INPUT
 
 
-def _show(hydra: Hydra) -> int:
-    """Hydra's own pages: --help, --cfg, --info and the like."""
-    compose.close_hydra()
-    hydra_package.main(
-        version_base=compose.VERSION_BASE, config_path=str(compose.conf_folder()), config_name=compose.CONFIG_NAME
-    )(_job)()
+def _show(hydra: Hydra, args: argparse.Namespace, parser: argparse.ArgumentParser) -> int:
+    """Hydra's own pages: --help, --hydra-help, --cfg, --info and completion in the shell."""
+    name, overrides = args.config_name or compose.CONFIG_NAME, args.overrides
+    if args.help:
+        hydra.app_help(config_name=name, args_parser=parser, args=args)
+    elif args.hydra_help:
+        hydra.hydra_help(config_name=name, args_parser=parser, args=args)
+    elif args.shell_completion:
+        hydra.shell_completion(config_name=name, overrides=overrides)
+    elif args.cfg:
+        hydra.show_cfg(name, overrides, cfg_type=args.cfg, package=args.package, resolve=args.resolve)
+    else:
+        hydra.show_info(args.info, name, overrides)
     return OK
 
 

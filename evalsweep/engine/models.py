@@ -20,6 +20,9 @@ from evalsweep.engine import embedded
 from evalsweep.errors import BadInput, first_line
 from evalsweep.provenance import files_hash, text_hash, value_hash
 
+# A fixed number, not a share of what is free: the batches, and with them the rounding, depend on the prompts alone.
+LOGITS_BYTES = 2 * 2**30
+
 
 @dataclass(frozen=True)
 class Loaded:
@@ -27,6 +30,38 @@ class Loaded:
 
     lm: LM
     identity: dict[str, Any]
+
+
+class Transformers(HFLM):
+    """lm_eval's model, with log-likelihood batches that shrink as their prompts grow.
+
+    lm_eval keeps the logits of every position of a batch: 32 five-shot MMLU prompts of 2,000 tokens over a vocabulary of
+    49,152 are 12.6 GB in float32, and twice that with their log-softmax. Here one copy stays below `LOGITS_BYTES`.
+    """
+
+    def _loglikelihood_tokens(
+        self, requests: list[Any], disable_tqdm: bool = False, override_bs: Any = None
+    ) -> list[Any]:
+        asked = self.batch_size_per_gpu
+        bytes_per_token = 4 * int(self.model.config.get_text_config().vocab_size)
+        by_prompt: dict[tuple[int, ...], list[int]] = {}  # choices of one token share their prompt's forward pass
+        for i, (_, context, continuation) in enumerate(requests):
+            by_prompt.setdefault(tuple(context + continuation[:-1]), []).append(i)
+        prompts = sorted(by_prompt, key=lambda tokens: (-len(tokens), tokens))
+        answers: list[Any] = [None] * len(requests)
+        try:
+            while prompts:
+                longest = min(len(prompts[0]), self.max_length)
+                size = max(1, min(asked, LOGITS_BYTES // (bytes_per_token * max(1, longest))))
+                indices = [i for tokens in prompts[:size] for i in by_prompt[tokens]]
+                prompts = prompts[size:]
+                self.batch_size_per_gpu = size
+                found = super()._loglikelihood_tokens([requests[i] for i in indices], disable_tqdm=disable_tqdm)
+                for i, answer in zip(indices, found, strict=True):
+                    answers[i] = answer
+        finally:
+            self.batch_size_per_gpu = asked
+        return answers
 
 
 _resident: dict[str, Loaded] = {}
@@ -69,7 +104,7 @@ def _transformers(model: ModelConfig) -> Loaded:
     device = device_of(model)
     dtype = ("bfloat16" if device.startswith("cuda") else "float32") if model.dtype == "auto" else model.dtype
     try:
-        lm = HFLM(
+        lm = Transformers(
             pretrained=str(path) if local else source,
             revision=model.revision or "main",
             tokenizer=model.tokenizer,

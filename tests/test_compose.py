@@ -1,0 +1,115 @@
+"""Command lines to jobs, and refusals in one line. Fails if a Hydra upgrade breaks what evalsweep leans on."""
+
+from __future__ import annotations
+
+import pytest
+from conftest import composed, job_of
+
+from evalsweep.errors import BadInput
+
+
+def names(*args: str) -> list[str]:
+    with composed(*args) as plan:
+        return [job.name for job in plan.jobs]
+
+
+def test_any_number_is_an_option_of_seed_and_temperature():
+    job = job_of("seed=7", "temperature=0.35")
+    assert (job.seed, job.temperature, job.decoding.do_sample) == (7, 0.35, True)
+    assert job_of("temperature=1e-1").temperature == 0.1
+    assert job_of("temperature=.5").temperature == 0.5
+    assert job_of("seed='8'").seed == 8
+
+
+def test_the_main_command_is_six_jobs():
+    expected = [f"t={t} s={s} sample" for s in (0, 42, 123) for t in (0, 0.2)]
+    assert names("-m", "seed=0,42,123", "temperature=0,0.2") == expected
+
+
+def test_ranges_of_seeds_and_temperatures():
+    assert names("-m", "seed=range(0,3)") == ["s=0 sample", "s=1 sample", "s=2 sample"]
+    assert names("-m", "temperature=range(0,0.8,0.2)") == ["t=0 sample", "t=0.2 sample", "t=0.4 sample", "t=0.6 sample"]
+
+
+def test_experiments_are_whole_sweeps():
+    assert len(names("experiment=temperatures")) == 12
+    stability = names("-m", "experiment=stability", "task=mmlu,gsm8k")
+    assert len(stability) == 10
+    assert stability[0] == "s=0 mmlu"
+
+
+def test_stability_names_humaneval_which_is_off_and_says_why():
+    with pytest.raises(BadInput, match=r"task=humaneval: runs code that the model wrote.*task.unsafe_code=allow"):
+        names("experiment=stability")
+    assert len(names("experiment=stability", "task.unsafe_code=allow")) == 15
+
+
+def test_own_options_are_added_from_a_folder(tmp_path):
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / "mine.yaml").write_text("name: mine\nkind: hf\npretrained: me/mine\n")
+    (tmp_path / "temperature").mkdir()
+    (tmp_path / "temperature" / "nucleus.yaml").write_text(
+        "# @package _global_\ntemperature: 0.8\ndecoding: {do_sample: true, top_p: 0.9}\n"
+    )
+    job = job_of("--config-dir", str(tmp_path), "model=mine", "temperature=nucleus")
+    assert (job.model.pretrained, job.temperature, job.decoding.top_p) == ("me/mine", 0.8, 0.9)
+
+
+def test_sweep_directories_are_named_from_values():
+    with composed("-m", "seed=7,8", "temperature=0.20") as plan:
+        assert [job.directory.rpartition("-")[0] for job in plan.jobs] == ["t=0.2,seed=7,sample", "t=0.2,seed=8,sample"]
+
+
+REFUSED = {
+    "temperature=-1": ["a number of 0 or more", "temperature=0.2"],
+    "temperature=abc": ["a number of 0 or more", "temperature=0.2"],
+    "temperature=nan": ["a number of 0 or more"],
+    "seed=1.5": ["a whole number from 0 to 4294967295", "seed=7"],
+    "seed=-3": ["a whole number"],
+    "seed=null": ["a whole number"],
+    "task=gsm9k": ["did you mean 'gsm8k'?", "sample_choice", "task=gsm8k"],
+    "task=null": ["names no option"],
+    "model=smolm2": ["did you mean 'smollm2'?", "model=smollm2"],
+    "model.dtyp=float32": ["did you mean 'dtype'?", "model.dtype=float32"],
+    "modle.dtype=float32": ["did you mean 'model'?"],
+    "model.dtype=float31": ["auto, float32, bfloat16, float16"],
+    "task.limit=abc": ["a whole number or null", "task.limit=10"],
+    "task.limit=1.5": ["a whole number or null"],
+    "model.parallelize=perhaps": ["true or false"],
+    "task.k=x": ["a list of whole numbers"],
+    "model.extra_body.top_k=1": ["+model.extra_body.top_k=1"],
+    "+foo=1": ["there is no such key"],
+    "seed=1,2": ["-m seed=1,2"],
+    "task=lm_eval": ["task.name must be given"],
+    "model=hf": ["model.pretrained is needed"],
+    "model=server": ["model.base_url"],
+    "task.samples=3": ["temperature above 0"],
+    "prompt=text": ["prompt.system is needed"],
+    "fewshot=file": ["fewshot.path"],
+    "seed": ["is not key=value"],
+    "model=[a": ["is not key=value"],
+    "-m seed=0,abc": ["seed=abc", "a whole number"],
+    "-m model=hf,smolm2": ["model=smolm2", "did you mean 'smollm2'?"],
+    "-m temperature=0.2,0.20": ["twice"],
+    "--config-dir nowhere": ["is not a folder"],
+}
+
+
+@pytest.mark.parametrize("line", REFUSED)
+def test_refusals_name_the_value_what_is_allowed_and_what_works(line):
+    with pytest.raises(BadInput) as refusal:
+        names(*line.split())
+    text = str(refusal.value)
+    assert "\n" not in text
+    given = line.split()[-1] if line != "-m temperature=0.2,0.20" else "sample="
+    assert given.partition("=")[0].lstrip("+").rpartition(".")[2] in text
+    for part in REFUSED[line]:
+        assert part in text
+
+
+def test_the_examples_in_refusals_work():
+    for line in ("task.limit=x", "model.dtype=x", "task.samples=0", "model.batch_size=0", "model.device=x", "seed=x"):
+        with pytest.raises(BadInput) as refusal:
+            job_of(line)
+        example = str(refusal.value).rpartition("for example ")[2].partition(" or,")[0]
+        job_of(*example.split())

@@ -1,0 +1,134 @@
+from __future__ import annotations
+
+from dataclasses import asdict, replace
+
+import pytest
+from conftest import ROOT, job_of
+from omegaconf import OmegaConf
+
+from evalsweep.config import (
+    config_hash,
+    decoding_at,
+    directory_name,
+    parse_temperature,
+    run_name,
+    validate,
+    varying,
+    without_seed,
+)
+from evalsweep.errors import BadInput
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "conf" / "temperature").glob("*.yaml")), ids=lambda p: p.stem)
+def test_temperature_files_say_what_any_other_number_would(path):
+    written = OmegaConf.to_container(OmegaConf.load(path))
+    assert written == decoding_at(float(path.stem))
+
+
+def test_temperature_zero_is_greedy_with_one_beam_and_others_sample_plainly():
+    greedy, warm = decoding_at(0.0)["decoding"], decoding_at(0.35)["decoding"]
+    assert (greedy["do_sample"], greedy["num_beams"]) == (False, 1)
+    assert warm["do_sample"]
+    neutral = {"top_k": 0, "top_p": 1.0, "min_p": 0.0, "typical_p": 1.0, "repetition_penalty": 1.0}
+    assert neutral.items() <= warm.items()
+
+
+def test_a_range_of_temperatures_is_rounded_to_what_was_meant():
+    assert parse_temperature("0.6000000000000001") == 0.6
+
+
+@pytest.mark.parametrize("text", ["-1", "abc", "nan", "inf", ""])
+def test_what_is_no_temperature_is_refused(text):
+    with pytest.raises(ValueError, match="a number of 0 or more"):
+        parse_temperature(text)
+
+
+BAD = {
+    "seed=-1": {"seed": -1},
+    "seed=4294967296": {"seed": 2**32},
+    "temperature=-0.5": {"temperature": -0.5},
+    "temperature=nan": {"temperature": float("nan")},
+    "decoding.do_sample=false": {"temperature": 0.5},
+    "decoding.top_p=0.0": {"decoding": {"top_p": 0.0}},
+    "decoding.num_beams=4": {"decoding": {"num_beams": 4}},
+    "decoding.repetition_penalty=nan": {"decoding": {"repetition_penalty": float("nan")}},
+    "task.samples=3 temperature=0": {"task": {"samples": 3}},
+    "task.k=[2] task.samples=1": {"task": {"k": [2]}},
+    "task.limit=0": {"task": {"limit": 0}},
+    "task.num_fewshot=-1": {"task": {"num_fewshot": -1}},
+    "task.max_gen_toks=8192": {"task": {"max_gen_toks": 8192}},
+    "task.unsafe_code=yes": {"task": {"unsafe_code": "yes"}},
+    "model.dtype=float8": {"model": {"dtype": "float8"}},
+    "model.device=gpu": {"model": {"device": "gpu"}},
+    "model.batch_size=0": {"model": {"batch_size": 0}},
+    "model.kind=gguf": {"model": {"kind": "gguf"}},
+    "fewshot.path=": {"fewshot": {"name": "file"}},
+    "fewshot=fixed fewshot.path=x": {"fewshot": {"path": "x"}},
+    "prompt=text": {"prompt": {"name": "text"}},
+    "prompt.system and prompt.file": {"prompt": {"system": "a", "file": "b"}},
+    "tracking.name=wandb": {"tracking": {"name": "wandb"}},
+}
+
+
+@pytest.mark.parametrize("given", BAD)
+def test_validation_refuses_what_the_types_let_through(given):
+    job = job_of()
+    for key, value in BAD[given].items():
+        changed = replace(getattr(job, key), **value) if isinstance(value, dict) else value
+        job = replace(job, **{key: changed})
+    with pytest.raises(BadInput) as refusal:
+        validate(job)
+    line = str(refusal.value)
+    assert "\n" not in line
+    assert all(word.partition("=")[0] in line for word in given.split())
+
+
+def test_the_default_configuration_is_valid():
+    validate(job_of())
+
+
+def test_jobs_share_a_directory_only_where_they_are_the_same_job():
+    jobs = [
+        job_of(),
+        job_of("seed=1"),
+        job_of("temperature=0.2"),
+        job_of("prompt=helpful_assistant"),
+        job_of("task.limit=5"),
+        job_of("model.batch_size=1"),
+        job_of("decoding.repetition_penalty=1.1"),
+    ]
+    names = [directory_name(asdict(job)) for job in jobs]
+    assert len(set(names)) == len(jobs)
+    assert directory_name(asdict(job_of("tracking=off"))) == names[0], "where runs are mirrored to moves no score"
+
+
+def test_the_hash_of_a_configuration_is_stable():
+    job = asdict(job_of())
+    assert config_hash(job) == config_hash(dict(reversed(job.items())))
+
+
+def test_what_differs_is_told_in_as_few_keys_as_possible():
+    def keys(*command_lines: str) -> list[str]:
+        return varying([asdict(job_of(*line.split())) for line in command_lines])
+
+    assert keys("", "") == []
+    assert keys("seed=1", "seed=2") == ["seed"]
+    assert keys("temperature=0", "temperature=0.2") == ["temperature"], "the decoding goes with the temperature"
+    assert keys("task=sample", "task=gsm8k") == ["task.name"], "num_fewshot and metric go with the task"
+    assert keys("task.limit=1", "task.limit=2") == ["task.limit"]
+    assert keys("prompt=none", "prompt=helpful_assistant") == ["prompt.name"]
+
+
+def test_run_names_put_first_what_differs():
+    job = asdict(job_of("temperature=0.2", "seed=42", "task=gsm8k"))
+    assert run_name(job, ["task.name", "seed", "temperature"]) == "t=0.2 s=42 gsm8k"
+    assert run_name(job, ["prompt.name", "seed"]) == "s=42 prompt=none gsm8k"
+
+
+def test_resampled_shots_belong_to_the_seed_and_fixed_ones_to_the_cell():
+    def cell(*overrides: str) -> dict[str, object]:
+        return without_seed(asdict(job_of(*overrides)))
+
+    assert cell("fewshot=resampled", "seed=1") == cell("fewshot=resampled", "seed=2")
+    assert cell("seed=1") == cell("seed=2")
+    assert cell("fewshot.seed=1") != cell("fewshot.seed=2")

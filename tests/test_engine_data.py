@@ -1,0 +1,150 @@
+"""Local data: what is missing or broken is told with path and line, and nothing is scored silently wrong."""
+
+from __future__ import annotations
+
+import pytest
+from conftest import job_of, write_jsonl
+
+from evalsweep.engine import data, tasks
+from evalsweep.errors import BadInput
+
+
+def build(*overrides: str) -> tasks.Built:
+    return tasks.build(job_of(*overrides))
+
+
+def test_gsm8k_from_local_files_is_lm_evals_own_task(gsm8k):
+    built = build("task=gsm8k", f"task.data={gsm8k}")
+    task = built.tasks["gsm8k"]
+    assert len(task.eval_docs) == 4
+    assert task.doc_to_text(task.eval_docs[0]).startswith("Question: Tom has 2 pens")
+    assert [f.name for f in task._filters] == ["strict-match", "flexible-extract"]
+    assert built.provenance["task_version"] == "3.0"
+    assert built.provenance["num_fewshot"] == 5
+
+
+@pytest.mark.parametrize(
+    ("line", "why"),
+    [
+        ('{"question": "q"}', "line 2: column 'answer' is missing; the line has: question"),
+        ('{"question": "q", "answer": null}', "line 2: column 'answer' is null"),
+        ('{"question": "q", "answer"', "line 2: is not valid JSON"),
+        ("[1, 2]", "line 2: is not a JSON object"),
+    ],
+)
+def test_a_broken_line_is_named(gsm8k, line, why):
+    (gsm8k / "test.jsonl").write_text('{"question": "q", "answer": "#### 1"}\n' + line + "\n")
+    with pytest.raises(BadInput) as refusal:
+        build("task=gsm8k", f"task.data={gsm8k}")
+    assert str(gsm8k / "test.jsonl") in str(refusal.value)
+    assert why in str(refusal.value)
+
+
+def test_an_empty_a_binary_and_a_missing_file_are_named(gsm8k):
+    for content, why in ((b"", "holds no document"), (b"\xff\xfe\x00", "cannot be read")):
+        (gsm8k / "test.jsonl").write_bytes(content)
+        with pytest.raises(BadInput, match=why):
+            build("task=gsm8k", f"task.data={gsm8k}")
+    (gsm8k / "test.jsonl").unlink()
+    with pytest.raises(BadInput, match=r"test.jsonl is missing for task gsm8k; the folder has train.jsonl"):
+        build("task=gsm8k", f"task.data={gsm8k}")
+
+
+def test_the_few_shot_file_is_needed_only_for_shots(gsm8k):
+    (gsm8k / "train.jsonl").unlink()
+    with pytest.raises(BadInput, match=r"train.jsonl is missing"):
+        build("task=gsm8k", f"task.data={gsm8k}")
+    assert build("task=gsm8k", f"task.data={gsm8k}", "task.num_fewshot=0").provenance["num_fewshot"] == 0
+
+
+def test_a_multiple_choice_answer_outside_the_choices_is_refused(tmp_path):
+    row = {"question": "q", "choices": ["a", "b"], "answer": 0}
+    for answer in (2, -1, "A"):
+        write_jsonl(tmp_path / "dev.jsonl", [row] * 3)
+        write_jsonl(tmp_path / "test.jsonl", [row, {**row, "answer": answer}])
+        with pytest.raises(BadInput, match="a position from 0 to 1 is needed"):
+            build("task=sample_choice", f"task.data={tmp_path}")
+
+
+def test_columns_come_from_the_templates_and_from_bare_names():
+    task = {
+        "doc_to_text": "{{question.strip()}} {{choices[0]}}",
+        "doc_to_target": "answer",
+        "doc_to_choice": ["A", "B"],
+    }
+    assert data.columns_of(task) == ["choices", "question", "answer"]
+
+
+@pytest.fixture
+def mmlu(tmp_path):
+    """Two documents and five examples for each of MMLU's subjects; the first subject has four."""
+    manager = tasks._manager("mmlu")
+    subjects = [
+        tasks.load_yaml(entry.yaml_path)["dataset_name"]
+        for name, entry in sorted(manager.task_index.items())
+        if entry.yaml_path and "dataset_name" in tasks.load_yaml(entry.yaml_path)
+    ]
+    assert len(subjects) == 57
+    rows = [
+        {"question": f"{s} {i}?", "subject": s, "choices": ["w", "x", "y", "z"], "answer": i % 4}
+        for s in subjects
+        for i in range(4 if s == subjects[0] else 2)
+    ]
+    dev = [
+        {"question": f"{s} {i}!", "subject": s, "choices": list("abcd"), "answer": i % 4}
+        for s in subjects
+        for i in range(5)
+    ]
+    write_jsonl(tmp_path / "test.jsonl", rows)
+    write_jsonl(tmp_path / "dev.jsonl", dev)
+    return tmp_path
+
+
+def test_mmlu_from_local_files_is_57_subjects_in_four_groups(mmlu):
+    built = build("task=mmlu", f"task.data={mmlu}")
+    assert built.name == "mmlu"
+    assert len(built.tasks) == 57
+    assert {g.name for g in built.root.get_all_groups()} == {
+        f"mmlu_{g}" for g in ("stem", "other", "social_sciences", "humanities")
+    }
+    anatomy = built.tasks["mmlu_anatomy"]
+    assert {doc["subject"] for doc in anatomy.eval_docs} == {"anatomy"}
+    prompt = anatomy.fewshot_context(anatomy.eval_docs[0], num_fewshot=5)
+    assert prompt.count("Answer:") == 6
+    assert [line for line in prompt.splitlines() if line.endswith("!")] == [f"anatomy {i}!" for i in range(5)]
+
+
+def test_a_subject_without_rows_is_named(mmlu):
+    text = (mmlu / "test.jsonl").read_text().splitlines()
+    (mmlu / "test.jsonl").write_text("\n".join(line for line in text if '"anatomy"' not in line))
+    with pytest.raises(BadInput, match="no row with subject 'anatomy'"):
+        build("task=mmlu", f"task.data={mmlu}")
+
+
+def test_hub_data_that_is_not_here_is_one_line():
+    with pytest.raises(BadInput, match=r"gsm8k: what it needs is not in the hub's cache.*task.data=data/gsm8k"):
+        build("task=gsm8k")
+
+
+def test_a_folder_that_would_shadow_the_hub_is_refused(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write_jsonl(tmp_path / "openai" / "gsm8k" / "test.jsonl", [{"question": "q", "answer": "#### 1"}])
+    with pytest.raises(BadInput, match=r"silently take the place.*task.data=./openai/gsm8k"):
+        build("task=gsm8k")
+
+
+def test_code_of_the_model_is_off_under_every_name(tmp_path):
+    with pytest.raises(BadInput, match="runs code that the model wrote"):
+        build("task=lm_eval", "task.name=humaneval")
+
+
+def test_a_headline_that_the_task_does_not_yield_is_refused_before_it_runs(gsm8k):
+    with pytest.raises(
+        BadInput, match=r"yields exact_match,strict-match and exact_match,flexible-extract \(did you mean"
+    ):
+        build("task=gsm8k", f"task.data={gsm8k}", "task.metric='exact_match,strict'")
+
+
+def test_an_unknown_task_of_lm_eval_gets_a_suggestion():
+    with pytest.raises(BadInput, match=r"no such task \(did you mean 'hellaswag'\?\)"):
+        tasks.check_name("hellaswg")

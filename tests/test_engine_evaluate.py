@@ -1,0 +1,165 @@
+"""One evaluation of the embedded model: what reaches the sampler, what is scored, what is kept."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from conftest import job_of
+
+from evalsweep.engine import models
+from evalsweep.engine.evaluate import Evaluation, evaluate
+from evalsweep.errors import BadInput
+
+
+def found(*overrides: str) -> Evaluation:
+    return evaluate(job_of("task.limit=6", *overrides), lambda *_: None)
+
+
+def texts(evaluation: Evaluation) -> list[str]:
+    return [text for sample in evaluation.samples for text in sample.responses]
+
+
+NEUTRAL = {"top_k": 0, "top_p": 1.0, "min_p": 0.0, "typical_p": 1.0, "repetition_penalty": 1.0, "num_beams": 1}
+
+
+def test_the_temperature_reaches_the_sampler_and_is_recorded_as_sent():
+    (sent,) = found("temperature=0.7").decoding["sent"]
+    assert NEUTRAL.items() <= sent.items()
+    assert (sent["do_sample"], sent["temperature"], sent["max_gen_toks"]) == (True, 0.7, 8)
+    assert "\n" in sent["stop"]
+
+
+def test_gsm8k_states_greedy_and_is_sampled_all_the_same(gsm8k):
+    # lm_eval's own gsm8k says do_sample: false, under which a temperature silently does nothing
+    own = ("task=gsm8k", f"task.data={gsm8k}", "task.limit=1", "task.max_gen_toks=16", "task.num_fewshot=1")
+    warm = evaluate(job_of(*own, "temperature=1.5"), lambda *_: None)
+    assert warm.decoding["sent"][0]["do_sample"]
+    assert texts(warm) != texts(evaluate(job_of(*own), lambda *_: None))
+    assert set(warm.metrics) == {"gsm8k/exact_match,strict-match", "gsm8k/exact_match,flexible-extract"}
+    assert warm.headline == "gsm8k/exact_match,strict-match"
+
+
+def test_greedy_is_greedy_and_the_seed_does_not_move_it():
+    zero, other = found("seed=0"), found("seed=99")
+    assert zero.decoding["sent"][0]["do_sample"] is False
+    assert zero.responses_hash == other.responses_hash
+
+
+def test_the_seed_moves_samples_and_the_same_seed_repeats_them():
+    a, again, b = (
+        found("temperature=1.0", "seed=1"),
+        found("temperature=1.0", "seed=1"),
+        found("temperature=1.0", "seed=2"),
+    )
+    assert texts(a) == texts(again)
+    assert texts(a) != texts(b)
+
+
+def test_a_models_own_generation_config_does_not_leak_in(model_copy):
+    settings = json.loads((model_copy / "generation_config.json").read_text())
+    settings |= {"repetition_penalty": 9.0, "top_k": 1, "temperature": 0.1, "do_sample": True, "max_new_tokens": 1}
+    (model_copy / "generation_config.json").write_text(json.dumps(settings))
+    own = ("model=hf", f"model.pretrained={model_copy}", "model.batch_size=32")
+    assert texts(found(*own)) == texts(found())
+    assert texts(found(*own, "temperature=0.9")) == texts(found("temperature=0.9"))
+
+
+def test_every_answer_of_a_document_is_kept_and_scored():
+    several = found("temperature=1.0", "task.samples=4", "seed=3")
+    by_hand = []
+    for sample in several.samples:
+        assert len(sample.responses) == 4
+        numbers = [
+            next(iter("".join(c if c.isdigit() or c == "-" else " " for c in r).split()), "") for r in sample.responses
+        ]
+        by_hand.append(sum(n == sample.target for n in numbers) / 4)
+        assert sample.scores["exact_match,number"] == by_hand[-1]
+    assert several.metrics["sample/exact_match,number"] == pytest.approx(sum(by_hand) / 6)
+    assert len(set(texts(several))) > 6, "the answers to one question differ"
+
+
+def test_a_sample_holds_prompt_shots_target_and_scores():
+    sample = found().samples[0]
+    assert sample.prompt.endswith("Question: What is 11 * 4?\nAnswer:")
+    assert sample.prompt.count("Answer:") == 5
+    assert (len(sample.shots), sample.target) == (4, "44")
+    assert set(sample.scores) == {"exact_match,number"}
+
+
+def test_multiple_choice_compares_log_likelihoods_and_says_that_temperature_is_dead():
+    choice = found("task=sample_choice", "temperature=0.2")
+    assert choice.decoding["sent"] == []
+    assert "no token is generated" in choice.decoding["note"]
+    assert any("temperature does not affect sample_choice" in alarm for alarm in choice.alarms)
+    assert all(len(s.responses) == 4 and all(x < 0 for x in s.responses) for s in choice.samples)
+    assert choice.samples[0].target in ("a lion", "spring", "ice", "eight", "green", "a cat", "honey")
+    assert found("task=sample_choice").responses_hash == choice.responses_hash
+
+
+def test_a_system_prompt_reaches_the_model_as_text_or_as_a_message(tmp_path):
+    assert found("prompt=helpful_assistant").samples[0].prompt.startswith("You are a helpful assistant")
+    chat = found("prompt=helpful_assistant", "model.apply_chat_template=true").samples[0].prompt
+    assert chat.startswith("<|im_start|>system\nYou are a helpful assistant<|im_end|>\n<|im_start|>user\nQuestion:")
+    (tmp_path / "system.txt").write_text("Answer with one number.")
+    own = found("prompt=file", f"prompt.file={tmp_path / 'system.txt'}")
+    assert own.samples[0].prompt.startswith("Answer with one number.")
+    assert own.provenance["prompt_hash"] != found("prompt=helpful_assistant").provenance["prompt_hash"]
+
+
+def test_provenance_says_what_was_evaluated(model_folder):
+    p = found().provenance
+    assert p["model_parameters"] == 134515008
+    assert (p["dtype"], p["device"], p["max_length"]) == ("float32", "cpu", 8192)
+    for key in ("model_hash", "chat_template_hash", "tokenizer_hash", "task_config_hash", "dataset_fingerprint"):
+        assert len(p[key]) == 16
+
+
+def test_data_and_model_files_move_their_hashes(gsm8k, model_copy):
+    own = ("task=gsm8k", f"task.data={gsm8k}", "task.limit=1", "task.max_gen_toks=2", "task.num_fewshot=0")
+    before = evaluate(job_of(*own), lambda *_: None).provenance
+    (gsm8k / "test.jsonl").write_text((gsm8k / "test.jsonl").read_text().replace("Tom", "Ann"))
+    (model_copy / "chat_template.jinja").write_text("changed")
+    own = (*own, "model=hf", f"model.pretrained={model_copy}")
+    after = evaluate(job_of(*own), lambda *_: None).provenance
+    for key in ("dataset_fingerprint", "model_hash", "chat_template_hash"):
+        assert before[key] != after[key]
+    assert before["task_config_hash"] == after["task_config_hash"]
+
+
+def test_long_prompts_make_smaller_batches_and_the_same_log_likelihoods(monkeypatch):
+    batches: list[tuple[int, int]] = []
+    original = models.HFLM._model_call
+
+    def call(self, inps, *args, **kwargs):
+        batches.append(tuple(inps.shape))
+        return original(self, inps, *args, **kwargs)
+
+    monkeypatch.setattr(models.HFLM, "_model_call", call)
+    whole = found("task=sample_choice")
+    assert max(rows for rows, _ in batches) > 4
+    batches.clear()
+    monkeypatch.setattr(models, "LOGITS_BYTES", 150 * 49152 * 4)
+    small = found("task=sample_choice")
+    assert all(rows == 1 or rows * tokens <= 150 for rows, tokens in batches)
+    for a, b in zip(whole.samples, small.samples, strict=True):
+        assert a.responses == pytest.approx(b.responses, abs=1e-3)
+
+
+def test_the_model_stays_loaded_between_jobs():
+    job = job_of()
+    assert models.load(job.model, 0).lm is models.load(job_of("seed=5", "model.batch_size=4").model, 5).lm
+
+
+def test_progress_counts_answers_up_to_their_number():
+    seen: list[tuple[str, int, int]] = []
+    evaluate(job_of("task.limit=6"), lambda *state: seen.append(state))
+    generating = [state for state in seen if state[0] == "generating"]
+    assert generating[0] == ("generating", 0, 6)
+    assert generating[-1] == ("generating", 6, 6)
+
+
+def test_answers_longer_than_the_model_are_refused():
+    # the task's own 8 tokens, which validation cannot know
+    with pytest.raises(BadInput, match="must be below the model's length of 8 tokens"):
+        found("model.max_length=8")

@@ -1,0 +1,117 @@
+from __future__ import annotations
+
+from dataclasses import asdict, replace
+
+import pytest
+from conftest import job_of
+from test_store import RECORD
+
+from evalsweep.config import config_hash
+from evalsweep.record import FAILED, Record
+from evalsweep.report import plot, results, table
+from evalsweep.summary import Job, Summary, summarise
+
+
+def record(score: float, *overrides: str, answers: str | None = None, started: float = 0.0) -> tuple[str, Record]:
+    job = job_of(*overrides)
+    config = asdict(job)
+    name = f"{job.task.name}/exact_match,number"
+    made = replace(
+        RECORD,
+        config=config,
+        config_hash=config_hash(config),
+        seeds={"generation": job.seed},
+        metrics={name: score, f"{job.task.name}/length": 12.0 + score},
+        headline=name,
+        responses_hash=answers or f"{overrides}",
+        started=started,
+    )
+    return "_".join(overrides), made
+
+
+def sweep() -> Summary:
+    greedy = [record(0.5, f"seed={s}", "temperature=0", answers="same") for s in (0, 1, 2)]
+    warm = [record(x, f"seed={s}", "temperature=0.2") for s, x in enumerate((0.4, 0.5, 0.6))]
+    return summarise([*greedy, *warm])
+
+
+def test_runs_that_differ_only_in_the_seed_are_one_cell():
+    summary = sweep()
+    assert [(c.differs, len(c.runs)) for c in summary.cells] == [({"temperature": 0.0}, 3), ({"temperature": 0.2}, 3)]
+    assert [run.seed for run in summary.cells[1].runs] == [0, 1, 2]
+
+
+def test_identical_runs_are_one_and_have_no_interval():
+    greedy, warm = sweep().cells
+    assert (greedy.identical, greedy.interval.n, greedy.interval.low) == (True, 1, None)
+    assert not warm.identical
+    assert warm.interval.low == pytest.approx(0.5 - 4.302652729749464 * 0.1 / 3**0.5)  # t(0.975, 2) from a table
+
+
+def test_the_interval_of_a_share_is_cut_at_zero_and_one_and_others_are_not():
+    cell = summarise([record(0.9, "seed=0"), record(1.0, "seed=1")]).cells[0]
+    assert cell.interval.high == 1.0
+    assert cell.per_metric["sample/length"][1].high > 13.0
+
+
+def test_failed_killed_missing_and_unreadable_jobs_are_told_and_the_rest_summarised():
+    good_name, good = record(0.5, "seed=0")
+    bad_name, bad = record(0.0, "seed=1")
+    bad = replace(bad, status=FAILED, error="model gone", metrics={}, headline=None)
+    asked = [
+        Job("s=0", good_name, good.config_hash),
+        Job("s=1", bad_name, bad.config_hash),
+        Job("s=2", "dir2", "hash2"),
+        Job("s=3", "dir3", "hash3"),
+    ]
+    summary = summarise([(good_name, good), (bad_name, bad)], asked, {"dir3": "dir3/record.json: cut off"})
+    assert len(summary.cells) == 1
+    assert [(f.name, f.status) for f in summary.failed] == [
+        ("s=1", "FAILED"),
+        ("dir3", "UNREADABLE"),
+        ("s=2", "MISSING"),
+    ]
+    assert summary.jobs == 4
+
+
+def test_results_have_the_simple_shape_and_never_pool_cells():
+    entry = results.results(sweep())["sample"]
+    assert entry["runs"] == [0.5, 0.5, 0.5]
+    assert entry["cell"] == {"temperature": 0.0}
+    assert (entry["mean"], entry["std"], entry["ci_low"], entry["identical"]) == (0.5, 0.0, None, True)
+    second = entry["cells"][1]
+    assert second["runs"] == [0.4, 0.5, 0.6]
+    assert second["std"] == pytest.approx(0.1)
+    assert second["ci_low"] < 0.5 < second["ci_high"]
+
+
+def test_one_cell_needs_no_list_of_cells():
+    entry = results.results(summarise([record(0.5, "seed=0")]))["sample"]
+    assert "cells" not in entry
+    assert (entry["ci_low"], entry["std"], entry["n"]) == (None, None, 1)
+
+
+def test_the_table_has_a_row_a_cell_and_says_what_the_interval_is():
+    text = table.terminal(sweep(), 100)
+    assert [line.split()[:3] for line in text.splitlines() if line.startswith(" sample")] == [
+        ["sample", "0", "3"],
+        ["sample", "0.2", "3"],
+    ]
+    assert "same questions" in text
+    assert "3 identical runs: they count as one" in text
+    assert "0.000" not in text, "no spread is not a spread of zero"
+
+
+@pytest.mark.parametrize("width", [60, 80, 120])
+def test_the_table_fits_the_terminal(width):
+    assert max(map(len, table.terminal(sweep(), width).splitlines())) <= width
+
+
+def test_markdown_leaves_no_html_of_a_failure_alive():
+    failed = replace(record(0.0)[1], status=FAILED, error="<script>x|y</script>", metrics={}, headline=None)
+    assert "<script>" not in table.markdown(summarise([("d", failed)]))
+
+
+def test_the_picture_is_a_png_also_for_one_run_and_one_cell():
+    for summary in (sweep(), summarise([record(0.5, "seed=0")])):
+        assert plot.scores(summary).startswith(b"\x89PNG")
