@@ -48,7 +48,7 @@ def evaluate(job: JobConfig, progress: Progress) -> Evaluation:
     progress("loading the model", 0, 1)
     loaded = models.load(job.model, job.seed)
     _check_lengths(built, loaded.lm)
-    with watched(loaded.lm, progress) as sent:
+    with watched(loaded.lm, progress) as sent, models.served(job.model):
         results = _run(loaded.lm, built, job, system)
     rounds = [results]
     generates = any(task.OUTPUT_TYPE == "generate_until" for task in built.tasks.values())

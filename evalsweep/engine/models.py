@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import socket
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+import requests
 import torch
 from lm_eval.api.model import LM
 from lm_eval.models.huggingface import HFLM
@@ -35,14 +37,16 @@ class Loaded:
 class Transformers(HFLM):
     """lm_eval's model, with log-likelihood batches that shrink as their prompts grow.
 
-    lm_eval keeps the logits of every position of a batch: 32 five-shot MMLU prompts of 2,000 tokens over a vocabulary of
-    49,152 are 12.6 GB in float32, and twice that with their log-softmax. Here one copy stays below `LOGITS_BYTES`.
+    lm_eval keeps the logits of every position of a batch: 32 five-shot MMLU prompts of 2,000 tokens over a vocabulary
+    of 49,152 are 12.6 GB in float32, and twice that with their log-softmax. Here one copy stays below `LOGITS_BYTES`.
     """
+
+    batch_size_per_gpu: int
 
     def _loglikelihood_tokens(
         self, requests: list[Any], disable_tqdm: bool = False, override_bs: Any = None
     ) -> list[Any]:
-        asked = self.batch_size_per_gpu
+        asked: int = self.batch_size_per_gpu
         bytes_per_token = 4 * int(self.model.config.get_text_config().vocab_size)
         by_prompt: dict[tuple[int, ...], list[int]] = {}  # choices of one token share their prompt's forward pass
         for i, (_, context, continuation) in enumerate(requests):
@@ -194,6 +198,22 @@ class _Completions(LocalCompletionsAPI):
 
     def _create_payload(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
         return {**super()._create_payload(*args, **kwargs), **self.extra_body}
+
+
+@contextmanager
+def served(model: ModelConfig) -> Iterator[None]:
+    """A server that breaks off or refuses becomes one line."""
+    import aiohttp
+
+    try:
+        yield
+    except (aiohttp.ClientError, TimeoutError, requests.RequestException) as e:
+        if model.kind != "server":
+            raise
+        raise BadInput(
+            f"model.base_url={model.base_url}",
+            f"the server broke off or refused a request ({type(e).__name__}: {first_line(e)}); its own log says why",
+        ) from e
 
 
 def _server(model: ModelConfig, seed: int) -> Loaded:

@@ -12,6 +12,7 @@ from evalsweep import store
 from evalsweep.config import TrackingConfig
 from evalsweep.provenance import text_hash
 from evalsweep.record import Record
+from evalsweep.redact import redact
 from evalsweep.summary import Summary, cells_by_task
 from evalsweep.tracking import connection, view
 
@@ -212,4 +213,4 @@ def _first_prompt(run_dir: Path) -> str:
 
 
 def _with_note(tracking: TrackingConfig, note: str) -> str:
-    return f"{tracking.note}\n\n{note}" if tracking.note else note
+    return redact(f"{tracking.note}\n\n{note}" if tracking.note else note)

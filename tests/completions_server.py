@@ -1,0 +1,70 @@
+"""An OpenAI-compatible completions endpoint over the embedded model: the interface of `model=server`, truly served."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+
+@contextmanager
+def serving(folder: Path) -> Iterator[tuple[str, list[dict[str, Any]]]]:
+    """The endpoint's address, and the requests it gets (body and headers), as they come."""
+    import torch
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    model = AutoModelForCausalLM.from_pretrained(folder).eval()
+    seen: list[dict[str, Any]] = []
+    lock = threading.Lock()
+
+    def complete(body: dict[str, Any]) -> str:
+        ids = tokenizer(body["prompt"], return_tensors="pt").input_ids
+        generator = torch.Generator().manual_seed(body["seed"])
+        new: list[int] = []
+        text = ""
+        with torch.no_grad():
+            for _ in range(body["max_tokens"]):
+                logits = model(torch.cat([ids, torch.tensor([new], dtype=ids.dtype)], 1)).logits[0, -1]
+                if body["temperature"] > 0:
+                    token = torch.multinomial((logits / body["temperature"]).softmax(-1), 1, generator=generator)
+                else:
+                    token = logits.argmax(-1, keepdim=True)
+                new.append(int(token))
+                text = tokenizer.decode(new, skip_special_tokens=True)
+                cuts = [text.find(stop) for stop in body["stop"] if stop in text]
+                if cuts:
+                    return text[: min(cuts)]
+                if int(token) == tokenizer.eos_token_id:
+                    break
+        return text
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            with lock:
+                seen.append({"body": body, "headers": dict(self.headers)})
+                answer = {"choices": [{"index": 0, "text": complete(body), "finish_reason": "stop"}]}
+            data = json.dumps(answer).encode()
+            self.send_response(200)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(data)))
+            self.end_headers()
+            self.wfile.write(data)
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}/v1/completions", seen
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
