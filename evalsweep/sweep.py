@@ -21,7 +21,7 @@ from hydra.core.hydra_config import HydraConfig
 from hydra.types import RunMode
 from omegaconf import DictConfig
 
-from evalsweep import compose, job, provenance, store, tracking
+from evalsweep import compose, job, preflight, provenance, store, tracking
 from evalsweep.config import JobConfig, config_hash
 from evalsweep.errors import BadInput
 from evalsweep.report import results, table
@@ -79,11 +79,11 @@ def _show(hydra: Hydra, args: argparse.Namespace, parser: argparse.ArgumentParse
 
 def _run(hydra: Hydra, plan: compose.Plan, args: argparse.Namespace) -> int:
     first = plan.first
-    _check_sources(plan)
+    preflight.check([j.config for j in plan.jobs] or [plan.first])
     store.check_writable(plan.directory)
     uid = uuid.uuid4().hex[:12]
     name = f"{plan.directory.name} {first.task.name}" if plan.multirun else plan.jobs[0].name
-    parent = tracking.open_sweep(first.tracking, uid, name, single=not plan.multirun)
+    parent = tracking.open_sweep(first.tracking, uid, name, provenance.command_line(), single=not plan.multirun)
     store.write_sweep(plan.directory, _asked(plan, uid, parent))
     count = len(plan.jobs) or "as many as the sweeper chooses"
     say(f"evalsweep: {count} job{'s' if count != 1 else ''}, results in {plan.directory}")
@@ -100,11 +100,11 @@ def _run(hydra: Hydra, plan: compose.Plan, args: argparse.Namespace) -> int:
         except Terminated:
             code = 143
     store.scrub_hydra(plan.directory)
-    summary = _conclude(plan, parent, uid)
+    summary = _summarise(plan)
+    say("\n" + table.terminal(summary, width(), colour=sys.stdout.isatty()).rstrip() + "\n")
     say(f"{summary.jobs - len(summary.failed)} of {summary.jobs} jobs finished in {time.time() - started:.0f} s")
     say(f"results  {plan.directory / store.RESULTS}")
-    if first.tracking.name != "off":
-        say(f"MLflow   {tracking.tracking_uri(first.tracking)}, experiment {first.tracking.experiment}")
+    _mirror(plan, parent, summary)
     return code or (OK if summary.cells and not summary.failed else FAILED_JOBS)
 
 
@@ -148,56 +148,37 @@ def _asked(plan: compose.Plan, uid: str, parent: str | None) -> dict[str, Any]:
     }
 
 
-def _conclude(plan: compose.Plan, parent: str | None, uid: str) -> Summary:
-    """Summarise from disk, write, show, and mirror to MLflow; also when jobs failed."""
+def _summarise(plan: compose.Plan) -> Summary:
+    """Summarise from disk and write the results; also when jobs failed."""
     found, broken = store.read_records(plan.directory)
-    asked = [Job(j.name, j.directory, j.config_hash) for j in plan.jobs]
-    summary = summarise(found, asked, broken)
+    summary = summarise(found, [Job(j.name, j.directory, j.config_hash) for j in plan.jobs], broken)
     store.write_results(plan.directory, results.results(summary))
     store.write_note(plan.directory, table.markdown(summary))
     if summary.cells:
         from evalsweep.report import plot
 
         store.write_picture(plan.directory, plot.scores(summary))
-    say("\n" + table.terminal(summary, width(), colour=sys.stdout.isatty()).rstrip() + "\n")
-    settings = plan.first.tracking
-    if settings.name == "off":
-        return summary
-    try:
-        if parent is not None:
-            tracking.push_summary(settings, parent, summary, plan.directory, table.markdown(summary))
-    except BadInput as e:
-        complain(f"{e}; the summary is whole in {plan.directory}, only MLflow lacks it")
     return summary
 
 
-def _check_sources(plan: compose.Plan) -> None:
-    """Refuse folders, files and tasks that are not there, before the first job starts.
-
-    Errors: BadInput.
-    """
-    jobs = [j.config for j in plan.jobs] or [plan.first]
-    for config in jobs:
-        pretrained = config.model.pretrained or ""
-        looks_local = pretrained.startswith(("/", "./", "../", "~"))
-        if config.model.kind == "hf" and looks_local and not Path(pretrained).expanduser().is_dir():
-            raise BadInput(
-                f"model.pretrained={pretrained}", "there is no such folder", "model.pretrained=/models/my-model"
-            )
-        if config.task.data and not Path(config.task.data).expanduser().is_dir():
-            raise BadInput(
-                f"task.data={config.task.data}",
-                "there is no such folder; it must hold <split>.jsonl",
-                "task.data=data/gsm8k",
-            )
-        for key, path in (("fewshot.path", config.fewshot.path), ("prompt.file", config.prompt.file)):
-            if path and not Path(path).expanduser().is_file():
-                raise BadInput(f"{key}={path}", "there is no such file")
-    for name in dict.fromkeys(c.task.name for c in jobs):
-        if name not in compose.task_options():
-            from evalsweep.engine.tasks import check_name
-
-            check_name(name)
+def _mirror(plan: compose.Plan, parent: str | None, summary: Summary) -> None:
+    """Put the summary on the parent run, and say where people find it."""
+    settings = plan.first.tracking
+    if settings.name == "off":
+        return
+    uri = tracking.tracking_uri(settings)
+    page = ""
+    if parent is not None:
+        try:
+            page = tracking.push_summary(settings, parent, summary, plan.directory, table.markdown(summary))
+        except BadInput as e:
+            complain(f"{e}; the summary is whole in {plan.directory}, only MLflow lacks it")
+            return
+    if uri.startswith("http"):
+        say(f"MLflow   {tracking.without_password(uri)}{page}")
+    else:
+        say(f"MLflow   {uri}")
+        say(f"         mlflow server --backend-store-uri {uri}  shows it at http://127.0.0.1:5000{page}")
 
 
 @contextmanager

@@ -101,10 +101,7 @@ def test_what_a_sweep_logged_is_read_back_over_http(server, swept, tmp_path):
             artifact_uri=f"{run.info.artifact_uri}/record.json", tracking_uri=server, dst_path=tmp_path
         )
         assert Path(path).read_bytes() == (swept / directory / store.RECORD).read_bytes()
-        table = download_artifacts(
-            artifact_uri=f"{run.info.artifact_uri}/samples.json", tracking_uri=server, dst_path=tmp_path
-        )
-        assert len(json.loads(Path(table).read_text())["data"]) == 8
+        assert len(_table(server, run, tmp_path)) == 8
         assert "s3cretpass" not in str(run.to_dictionary())
     results = json.loads((swept / store.RESULTS).read_text())["sample"]
     for cell, t in zip(results["cells"], ("0", "1"), strict=True):
@@ -121,7 +118,15 @@ def test_what_a_sweep_logged_is_read_back_over_http(server, swept, tmp_path):
             assert parent.data.metrics[f"sample/temperature {t}/ci_low"] == pytest.approx(cell["ci_low"])
 
 
-def test_a_sweep_sent_twice_is_there_once(server, swept):
+def _table(server, run, folder):
+    from mlflow.artifacts import download_artifacts
+
+    uri = f"{run.info.artifact_uri}/samples.json"
+    path = download_artifacts(artifact_uri=uri, tracking_uri=server, dst_path=str(folder))
+    return json.loads(Path(path).read_text())["data"]
+
+
+def test_a_sweep_sent_twice_is_there_once(server, swept, tmp_path):
     from mlflow import MlflowClient
 
     from evalsweep.config import TrackingConfig
@@ -133,6 +138,8 @@ def test_a_sweep_sent_twice_is_there_once(server, swept):
     directory, record = store.read_records(swept)[0][0]
     push_record(TrackingConfig(name="mlflow", uri=server), record, swept / directory, "again", None, "note")
     assert len(client.search_runs([experiment])) == before
+    (run,) = client.search_runs([experiment], f"tags.`evalsweep.uid` = '{record.run_id}'")
+    assert len(_table(server, run, tmp_path)) == 8
 
 
 def test_a_person_finds_the_runs_the_note_and_the_picture(server, swept, tmp_path):
@@ -164,9 +171,8 @@ def test_a_person_finds_the_runs_the_note_and_the_picture(server, swept, tmp_pat
         page.screenshot(path=shots / "parent.png")
 
         page.goto(f"{base}/{parent.info.run_id}/artifacts/scores.png")
-        picture = page.locator("img[src*='scores.png'], img[src^='blob:'], img[src^='data:image/png']").first
-        expect(picture).to_be_visible(timeout=60_000)
-        assert picture.evaluate("image => image.naturalWidth") > 500
+        width = int.from_bytes((swept / store.PICTURE).read_bytes()[16:20], "big")  # from the PNG's header
+        page.wait_for_function("width => [...document.images].some(i => i.naturalWidth === width)", arg=width)
         page.screenshot(path=shots / "picture.png")
         browser.close()
 

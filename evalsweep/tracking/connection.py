@@ -18,6 +18,8 @@ UID = "evalsweep.uid"  # finds a run again, so that sending twice makes one run
 
 # The default of 7 retries with doubling pauses would hold a finished job for minutes when a server is gone.
 os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "2")
+# It would print the server's address with the password that may be in it.
+os.environ.setdefault("MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT", "true")
 
 
 def tracking_uri(tracking: TrackingConfig) -> str:
@@ -72,7 +74,7 @@ def check_reachable(uri: str) -> None:
     import requests
 
     try:
-        requests.get(_without_password(uri), timeout=10)
+        requests.get(without_password(uri), timeout=10)
     except requests.RequestException as e:
         raise _unreachable(uri, e) from e
 
@@ -97,6 +99,7 @@ def _unreachable(uri: str, error: Exception) -> BadInput:
     )
 
 
-def _without_password(uri: str) -> str:
+def without_password(uri: str) -> str:
+    """The address alone, as it may be shown."""
     parts = urlsplit(uri)
     return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))

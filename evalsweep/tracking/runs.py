@@ -18,13 +18,15 @@ from evalsweep.tracking import connection, view
 
 KIND = "evalsweep.kind"  # sweep | job
 NOTE = "mlflow.note.content"
+SOURCE = "mlflow.source.name"
+TABLE = "samples.json"
 # MLflow cuts longer ones with only a warning
 MAX_PARAM, MAX_TAG, MAX_METRIC = 6000, 8000, 250
 _ALLOWED = frozenset(string.ascii_letters + string.digits + "-_. :/")
 _NAMED = {",": "/", "@": "_at_"}
 
 
-def open_sweep(tracking: TrackingConfig, uid: str, name: str, single: bool) -> str | None:
+def open_sweep(tracking: TrackingConfig, uid: str, name: str, command: str, single: bool) -> str | None:
     """Make sure that database and experiment exist before any job starts, and open the sweep's parent run.
 
     Returns the parent's id; None where tracking is off, or for a single run, which needs no parent.
@@ -40,7 +42,7 @@ def open_sweep(tracking: TrackingConfig, uid: str, name: str, single: bool) -> s
         experiment = connection.experiment_id(client, tracking)
         if single:
             return None
-        return connection.find_or_create(client, experiment, uid, name, {KIND: "sweep"}, None)
+        return connection.find_or_create(client, experiment, uid, name, {KIND: "sweep", SOURCE: command}, None)
 
 
 def push_record(
@@ -73,14 +75,18 @@ def push_record(
             if (run_dir / file).exists():
                 client.log_artifact(run_id, str(run_dir / file))
         if (run_dir / store.SAMPLES).exists():
-            client.log_table(run_id, _sample_table(run_dir), "samples.json")
+            # not log_table, which appends: a run that is sent twice would have every sample twice
+            client.log_dict(run_id, _sample_table(run_dir), TABLE)
+            client.set_tag(run_id, "mlflow.loggedArtifacts", f'[{{"path": "{TABLE}", "type": "table"}}]')
             client.log_text(run_id, _first_prompt(run_dir), "prompt.txt")
         client.set_terminated(run_id, status=record.status, end_time=ended)
         return run_id
 
 
-def push_summary(tracking: TrackingConfig, run_id: str, summary: Summary, sweep_dir: Path, note: str) -> None:
+def push_summary(tracking: TrackingConfig, run_id: str, summary: Summary, sweep_dir: Path, note: str) -> str:
     """Put a sweep's numbers, note and picture on its parent run, and end it.
+
+    Returns where in MLflow's pages the sweep's jobs are shown with their scores.
 
     Errors: BadInput where MLflow cannot be reached.
     """
@@ -98,7 +104,9 @@ def push_summary(tracking: TrackingConfig, run_id: str, summary: Summary, sweep_
         headlines = metric_names(dict.fromkeys(f"{cell.task}/{cell.metric}" for cell in summary.cells))
         differs = dict.fromkeys(key for cell in summary.cells for key in cell.differs)
         columns = [f"metrics.`{name}`" for name in headlines.values()] + [f"params.`{key}`" for key in differs]
-        view.save(client, connection.experiment_id(client, tracking), run_id, [*columns, "params.`seed`"])
+        experiment = connection.experiment_id(client, tracking)
+        view.save(client, experiment, run_id, [*columns, "params.`seed`"])
+        return view.path(experiment)
 
 
 def metric_names(names: Iterable[str]) -> dict[str, str]:
@@ -139,7 +147,7 @@ def _tags(record: Record) -> dict[str, str]:
     return {
         **versions,
         **others,
-        "mlflow.source.name": str(provenance.get("command")),
+        SOURCE: str(provenance.get("command")),
         "mlflow.source.type": "LOCAL",
         **({"mlflow.source.git.commit": commit} if (commit := provenance.get("git_commit")) else {}),
         "config_hash": record.config_hash,
@@ -193,7 +201,7 @@ def _log_dataset(client: Any, run_id: str, record: Record) -> None:
 
 
 def _sample_table(run_dir: Path) -> dict[str, list[Any]]:
-    """Columns for MLflow's table of samples, which compares runs by document."""
+    """MLflow's own format of a table, which its pages compare over runs by document."""
     rows = [
         {
             "document": f"{s.task}/{s.doc_id}",
@@ -205,7 +213,7 @@ def _sample_table(run_dir: Path) -> dict[str, list[Any]]:
         for s in store.read_samples(run_dir)
     ]
     columns = list(dict.fromkeys(k for row in rows for k in row))
-    return {c: [row.get(c) for row in rows] for c in columns}
+    return {"columns": columns, "data": [[row.get(c) for c in columns] for row in rows]}
 
 
 def _first_prompt(run_dir: Path) -> str:

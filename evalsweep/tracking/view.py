@@ -20,11 +20,11 @@ log = logging.getLogger(__name__)
 
 
 def save(client: Any, experiment: str, parent: str, columns: Sequence[str]) -> None:
-    """Save the view "last sweep": its jobs, oldest first, with `columns` such as "metrics.`gsm8k/acc`"."""
+    """Save the view "last sweep": its jobs with `columns` such as "metrics.`gsm8k/acc`", ordered by the first."""
     state = {
         "searchFilter": f"tags.`mlflow.parentRunId` = '{parent}'",
-        "orderByKey": "attributes.start_time",
-        "orderByAsc": True,
+        "orderByKey": columns[0],  # ordered by time, MLflow would fold the jobs under their parent
+        "orderByAsc": False,
         "startTime": "ALL",
         "lifecycleFilter": "Active",
         "datasetsFilter": [],

@@ -1,0 +1,39 @@
+"""What must be there before the first job starts: folders, files, tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from evalsweep.compose import task_options
+from evalsweep.config import JobConfig
+from evalsweep.errors import BadInput
+
+
+def check(jobs: Sequence[JobConfig]) -> None:
+    """Refuse a sweep whose jobs could not but fail.
+
+    Errors: BadInput for the first folder, file or task that is not there.
+    """
+    for job in jobs:
+        pretrained = job.model.pretrained or ""
+        looks_local = pretrained.startswith(("/", "./", "../", "~"))
+        if job.model.kind == "hf" and looks_local:
+            _need("model.pretrained", pretrained, "folder", "model.pretrained=/models/my-model")
+        if job.task.data:
+            _need("task.data", job.task.data, "folder", "task.data=data/gsm8k, a folder that holds <split>.jsonl")
+        if job.fewshot.path:
+            _need("fewshot.path", job.fewshot.path, "file", "fewshot.path=shots.jsonl")
+        if job.prompt.file:
+            _need("prompt.file", job.prompt.file, "file", "prompt.file=system.txt")
+    for name in dict.fromkeys(job.task.name for job in jobs):
+        if name not in task_options():
+            from evalsweep.engine.tasks import check_name  # seconds of imports, for lm_eval's own names alone
+
+            check_name(name)
+
+
+def _need(key: str, path: str, kind: str, example: str) -> None:
+    there = Path(path).expanduser()
+    if not (there.is_dir() if kind == "folder" else there.is_file()):
+        raise BadInput(f"{key}={path}", f"there is no such {kind}", example)
