@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: sweep test check ui format clean
+.PHONY: sweep test check lint ui format clean
 
 sweep: $(READY)
 	$(BIN)/python -m evalsweep -m seed=0,42,123 temperature=0,0.2
@@ -11,12 +11,13 @@ sweep: $(READY)
 test: $(READY)
 	$(BIN)/python -m pytest
 
-check: $(READY)
+check: lint test
+
+lint: $(READY)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/python -m pytest
 
 ui: $(READY)
 	MLFLOW_SERVER_ENABLE_JOB_EXECUTION=false $(BIN)/mlflow server --backend-store-uri sqlite:///mlflow.db --port 5000

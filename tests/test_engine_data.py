@@ -66,6 +66,12 @@ def test_a_multiple_choice_answer_outside_the_choices_is_refused(tmp_path):
             build("task=sample_choice", f"task.data={tmp_path}")
 
 
+def test_a_column_that_mixes_types_is_named(gsm8k):
+    write_jsonl(gsm8k / "test.jsonl", [{"question": "q", "answer": "#### 1"}, {"question": "q", "answer": 5}])
+    with pytest.raises(BadInput, match="data of gsm8k: a column mixes types"):
+        build("task=gsm8k", f"task.data={gsm8k}")
+
+
 def test_columns_come_from_the_templates_and_from_bare_names():
     task = {
         "doc_to_text": "{{question.strip()}} {{choices[0]}}",

@@ -23,6 +23,13 @@ def texts(evaluation: Evaluation) -> list[str]:
 NEUTRAL = {"top_k": 0, "top_p": 1.0, "min_p": 0.0, "typical_p": 1.0, "repetition_penalty": 1.0, "num_beams": 1}
 
 
+@pytest.mark.parametrize("temperature", [0, 0.7])
+def test_the_bundled_task_is_neither_too_easy_nor_too_hard_for_the_embedded_model(temperature):
+    whole = evaluate(job_of(f"temperature={temperature}"), lambda *_: None)
+    assert len(whole.samples) == 60
+    assert 0.3 < whole.metrics["sample/exact_match,number"] < 0.7
+
+
 def test_the_temperature_reaches_the_sampler_and_is_recorded_as_sent():
     (sent,) = found("temperature=0.7").decoding["sent"]
     assert NEUTRAL.items() <= sent.items()

@@ -14,6 +14,12 @@ from conftest import SHARED, only
 
 from evalsweep import store
 
+
+def complaints(done):
+    """What was said on stderr beside progress, which slow machines show."""
+    return [line for line in done.stderr.splitlines() if not line.startswith("[")]
+
+
 QUICK = ("tracking=off", "task.limit=4")
 
 
@@ -28,7 +34,7 @@ def test_the_main_command_logs_six_runs_under_one_parent(run, tmp_path):
     assert results["ci_low"] is None
     assert "3 identical runs: they count as one" in done.stdout
     assert "6 of 6 jobs finished" in done.stdout
-    assert done.stderr == "", "what the libraries say is in the log"
+    assert complaints(done) == [], "what the libraries say is in the log"
 
     from mlflow import MlflowClient
 
@@ -124,7 +130,7 @@ def test_a_failed_job_is_recorded_and_fails_the_sweep_and_the_others_go_on(run, 
     (tmp_path / "mine" / "model" / "broken.yaml").write_text(f"name: broken\nkind: hf\npretrained: {model_copy}\n")
     done = run("--config-dir", "mine", "-m", "model=broken,smollm2", "task.limit=4")
     assert done.returncode == 1
-    (line,) = done.stderr.splitlines()
+    (line,) = complaints(done)
     assert f"model.pretrained={model_copy}: the folder cannot be loaded" in line
     sweep = only(tmp_path.glob("multirun/*/*"))
     records = {r.config["model"]["name"]: r for _, r in store.read_records(sweep)[0]}
@@ -169,7 +175,7 @@ def _log_of(sweep, record):
 def test_what_is_missing_is_one_line_what_where_and_what_to_do(run, tmp_path, line, told, code):
     done = run("tracking=off", *line.split())
     assert done.returncode == code
-    (complaint,) = done.stderr.splitlines()
+    (complaint,) = complaints(done)
     assert told in complaint
     assert "Traceback" not in done.stdout
     if code == 2:

@@ -42,6 +42,8 @@ def evaluate(job: JobConfig, progress: Progress) -> Evaluation:
     Errors: BadInput for what the user can mend; whatever lm_eval raises besides.
     """
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    if job.task.unsafe_code == "allow":
+        os.environ["HF_ALLOW_CODE_EVAL"] = "1"  # the same consent, asked for again by the scorer of HumanEval
     system = _system_prompt(job)
     progress("reading the task", 0, 1)
     built = tasks.build(job)

@@ -60,8 +60,8 @@ def build(job: JobConfig) -> Built:
         raise BadInput(
             f"task.name={name}",
             f"what it needs is not in the hub's cache here, and the hub does not answer ({type(e).__name__}: "
-            f"{first_line(e)}); give its data as a folder with <split>.jsonl",
-            f"task.data=data/{name}",
+            f"{first_line(e)})" + ("" if job.task.data else "; give its data as a folder with <split>.jsonl"),
+            None if job.task.data else f"task.data=data/{name}",
         ) from e
     if isinstance(loaded, list):
         tasks = [str(t.task_name) for t in loaded]
@@ -188,7 +188,10 @@ def _dataset(splits: dict[str, list[dict[str, Any]]], config: dict[str, Any]) ->
         config.pop("validation_split", None)
 
     def load(**_: Any) -> datasets.DatasetDict:
-        return datasets.DatasetDict({split: datasets.Dataset.from_list(rows) for split, rows in splits.items()})
+        try:
+            return datasets.DatasetDict({split: datasets.Dataset.from_list(rows) for split, rows in splits.items()})
+        except (ValueError, TypeError) as e:  # what pyarrow raises
+            raise BadInput(f"data of {config['task']}", f"a column mixes types ({first_line(e)})") from e
 
     return load
 
