@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import hydra as hydra_package
+import yaml
 from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
 from hydra._internal.hydra import Hydra
 from hydra._internal.utils import create_config_search_path
@@ -21,13 +22,23 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException, MissingConfigException
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
-from omegaconf.errors import OmegaConfBaseException
+from omegaconf.errors import OmegaConfBaseException, ValidationError
 
 from evalsweep import groups
-from evalsweep.config import JobConfig, config_hash, directory_name, run_name, validate, varying, without_seed
+from evalsweep.config import (
+    JobConfig,
+    PromptConfig,
+    config_hash,
+    directory_name,
+    run_name,
+    validate,
+    varying,
+    without_seed,
+)
 from evalsweep.errors import BadInput, did_you_mean, first_line
 
 CONFIG_NAME = "config"
+SUBDIR = "${evalsweep_directory:}"
 VERSION_BASE = "1.3"
 
 
@@ -80,12 +91,13 @@ def open_hydra(config_dir: str | None) -> Hydra:
     Errors: BadInput where `config_dir` is no folder.
     """
     prepare()
-    path = create_config_search_path(conf_folder().as_uri())
+    # not Path.as_uri: Hydra does not decode %20
+    path = create_config_search_path(f"file://{conf_folder()}")
     if config_dir is not None:
         own = Path(config_dir).absolute()
         if not own.is_dir():
             raise BadInput(f"--config-dir {config_dir}", "is not a folder; it holds options such as model/mine.yaml")
-        path.prepend(provider="command-line", path=own.as_uri(), anchor=SearchPathQuery(provider=groups.PROVIDER))
+        path.prepend(provider="command-line", path=f"file://{own}", anchor=SearchPathQuery(provider=groups.PROVIDER))
     close_hydra()
     return Hydra.create_main_hydra2(task_name="evalsweep", config_search_path=path)
 
@@ -118,7 +130,25 @@ def job_config(config: DictConfig) -> JobConfig:
     for name, value in values.items():
         if OmegaConf.is_config(value):
             values[name] = OmegaConf.to_object(value)
-    return JobConfig(**values)
+    job = JobConfig(**values)
+    if job.prompt.file is not None:
+        job.prompt.system = _prompt_text(job.prompt)
+    return job
+
+
+def _prompt_text(prompt: PromptConfig) -> str:
+    """The text of prompt.file, so that record and hash hold what is sent and not where it lay."""
+    given = f"prompt.file={prompt.file}"
+    if prompt.system is not None:
+        raise BadInput(
+            f"{given} prompt.system={prompt.system}", "are both given; keep one", "prompt=file prompt.file=x.txt"
+        )
+    try:
+        return Path(str(prompt.file)).expanduser().read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise BadInput(given, "there is no such file", "prompt.file=system.txt") from None
+    except (OSError, UnicodeDecodeError) as e:
+        raise BadInput(given, f"cannot be read ({first_line(e)})") from e
 
 
 def _plan(hydra: Hydra, config_name: str, overrides: list[str], flag: bool) -> Plan:
@@ -129,6 +159,7 @@ def _plan(hydra: Hydra, config_name: str, overrides: list[str], flag: bool) -> P
     master = hydra.compose_config(
         config_name=config_name, overrides=overrides, run_mode=mode, with_log_configuration=False
     )
+    _check_hydra(master)
     directory = Path(master.hydra.sweep.dir if multirun else master.hydra.run.dir)
     points = _grid(hydra, master) if multirun else [master]
     configs = [job_config(point) for point in points or []]
@@ -143,6 +174,14 @@ def _plan(hydra: Hydra, config_name: str, overrides: list[str], flag: bool) -> P
     pinned = f"hydra.{'sweep' if multirun else 'run'}.dir={_quoted(str(directory))}"
     first = configs[0] if configs else job_config(master)
     return Plan(multirun, directory, jobs, first, (*overrides, pinned))
+
+
+def _check_hydra(master: DictConfig) -> None:
+    """Refuse settings of Hydra that would take a job's record away from its sweep."""
+    if OmegaConf.to_container(master.hydra.sweep, resolve=False)["subdir"] != SUBDIR:  # type: ignore[index,call-overload]
+        raise BadInput("hydra.sweep.subdir", "is evalsweep's own: jobs are named from their values; leave it out")
+    if master.hydra.job.chdir:
+        raise BadInput("hydra.job.chdir=true", "would move relative paths and mlflow.db from job to job; leave it out")
 
 
 def _naming(configs: list[dict[str, Any]]) -> list[str]:
@@ -168,7 +207,7 @@ def _refuse_twins(jobs: Sequence[PlannedJob]) -> None:
         if job.config_hash in seen:
             raise BadInput(
                 job.directory.rpartition("-")[0],
-                "the grid has this job twice (0.2 and 0.20 are one number); name each value once",
+                "the grid has this job twice; name each value once (0.2 and 0.20 are one)",
             )
         seen[job.config_hash] = job
 
@@ -178,7 +217,9 @@ def _directory(*, _root_: DictConfig) -> str:
 
 
 def _quoted(text: str) -> str:
-    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
+    """Text as Hydra's quoted string, in which backslashes count only before a quote and at the end."""
+    text = re.sub(r"(\\*)'", lambda match: match.group(1) * 2 + "\\'", text)
+    return "'" + re.sub(r"\\+$", lambda match: match.group() * 2, text) + "'"
 
 
 @contextmanager
@@ -186,6 +227,8 @@ def in_words(overrides: Sequence[str]) -> Iterator[None]:
     """Hydra's refusals of `overrides` become BadInput, one line each."""
     try:
         yield
+    except yaml.YAMLError as e:
+        raise BadInput("a file of options", f"is not valid YAML ({first_line(e)})") from e
     except (HydraException, OmegaConfBaseException, ValueError) as e:  # Hydra raises ValueError for task=null
         raise _in_words(e, overrides) from e
 
@@ -193,15 +236,19 @@ def in_words(overrides: Sequence[str]) -> Iterator[None]:
 def _in_words(error: Exception, overrides: Sequence[str]) -> BadInput:
     cause = error.__cause__ if isinstance(error.__cause__, OmegaConfBaseException) else error
     text = str(error)
-    if isinstance(error, MissingConfigException) and error.options is not None:
-        return _unknown_option(error, overrides)
+    if isinstance(error, MissingConfigException):
+        if error.options is not None:
+            return _unknown_option(error, overrides)
+        return BadInput(f"--config-name {error.missing_cfg_file}", "there is no such configuration; leave the flag out")
     if match := re.search(r"Could not (?:override|find) '?([\w./@]+)'?", text):
+        return _unknown_key(match.group(1), overrides)
+    if match := re.search(r"Key '[^']*' (?:is )?not in .*full_key: (\S+)", str(cause), re.DOTALL):
         return _unknown_key(match.group(1), overrides)
     key = str(getattr(cause, "full_key", "") or "")
     if "issing mandatory value" in str(cause):
         key = match.group(1) if (match := re.search(r"full_key: (\S+)", str(cause))) else key
         return BadInput(" ".join(overrides), f"{key} must be given", f"{key}=...")
-    if key and (given := _given(key, overrides)):
+    if isinstance(cause, ValidationError) and key and (given := _given(key, overrides)):
         kind = _kind(key)
         return BadInput(given, f"must be {kind[0]}", f"{key}={kind[1]}")
     if "requires --multirun" in text or "Ambiguous value" in text:
@@ -221,7 +268,7 @@ def _in_words(error: Exception, overrides: Sequence[str]) -> BadInput:
 
 
 def _unknown_option(error: MissingConfigException, overrides: Sequence[str]) -> BadInput:
-    group, _, option = str(error.missing_cfg_file).partition("/")
+    group, _, option = str(error.missing_cfg_file).rpartition("/")
     options = sorted(o for o in error.options or () if not o.startswith("_"))
     more = "; any task of lm_eval: task=lm_eval task.name=NAME" if group == "task" else ""
     if group in ("model", "prompt", "tracking", "fewshot", "task", "experiment"):

@@ -232,7 +232,7 @@ def _check_task(job: JobConfig) -> None:
         raise BadInput(
             f"task={task.name}",
             "runs code that the model wrote, on this machine, and is off until evalsweep has a sandbox for it; leave "
-            "it out, or, in a container that you can lose, allow it",
+            "it out (task=mmlu,gsm8k), or, in a container that you can lose, allow it",
             "task.unsafe_code=allow",
         )
     if task.samples > 1 and job.temperature == 0:
@@ -248,6 +248,10 @@ def _check_task(job: JobConfig) -> None:
                 f"pass@{k} needs 1 <= k <= task.samples",
                 f"task.k=[1] task.samples={max(task.samples, k)}",
             )
+    if task.k:
+        raise BadInput(
+            f"task.k={task.k}", "pass@k comes with the sandbox for code; until then leave it out", "task.k=[]"
+        )
     length = job.model.max_length
     if task.max_gen_toks is not None and length is not None and task.max_gen_toks >= length:
         raise BadInput(
@@ -258,10 +262,6 @@ def _check_task(job: JobConfig) -> None:
 
 
 def _check_sources(job: JobConfig) -> None:
-    if job.prompt.system and job.prompt.file:
-        raise BadInput(
-            "prompt.system and prompt.file", "are both given; keep one", "prompt=file prompt.file=system.txt"
-        )
     for name, needed in (("text", "system"), ("file", "file")):
         if job.prompt.name == name and not getattr(job.prompt, needed):
             raise BadInput(f"prompt={name}", f"prompt.{needed} is needed", f"prompt={name} prompt.{needed}=...")

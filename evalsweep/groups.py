@@ -103,7 +103,14 @@ def register() -> None:
         for override in parsed:
             if override.key_or_group in GROUPS and not override.is_sweep_override() and not override.is_delete():
                 value = override.value()
-                if not isinstance(value, str | list | dict):
+                if isinstance(value, list | dict):
+                    group = str(override.key_or_group)
+                    raise BadInput(
+                        f"{group}={override.get_value_string()}",
+                        "is a list, which Hydra takes for one value; a sweep has commas and no brackets",
+                        f"-m {group}={','.join(map(str, value))}",
+                    )
+                if not isinstance(value, str):
                     override._value = override.get_value_string().strip()
         return parsed
 

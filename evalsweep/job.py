@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from evalsweep import provenance, store, tracking
-from evalsweep.config import JobConfig, config_hash
+from evalsweep.config import JobConfig, config_hash, without_seed
 from evalsweep.errors import BadInput, first_line
 from evalsweep.record import FAILED, FINISHED, KILLED, Record
 from evalsweep.redact import redact, redact_tree
@@ -46,8 +46,8 @@ def run(job: JobConfig, run_dir: Path, place: Place) -> Record:
     started = time.time()
     found: Evaluation | None = None
     status, error, interrupt = FINISHED, None, None
-    store.scrub_hydra(run_dir)
-    with _logged(run_dir), progress(f"[{place.number}/{place.total}] {place.name}") as shown:
+    # progress first: it writes to the terminal, from which the log then takes everything else
+    with progress(f"[{place.number}/{place.total}] {place.name}") as shown, _logged(run_dir):
         try:
             from evalsweep.engine.evaluate import evaluate  # seconds of imports, late so that refusals are instant
 
@@ -92,11 +92,14 @@ def _record(
 ) -> Record:
     config = asdict(job)
     identity = config_hash(config)
+    shown = redact_tree(config)
+    shown["prompt"]["system"] = job.prompt.system  # the prompt is what is measured: every sample holds it too
     return Record(
         run_id=f"{place.sweep}-{identity}",
         config_hash=identity,
+        cell_hash=provenance.value_hash(without_seed(config)),
         status=status,
-        config=redact_tree(config),
+        config=shown,
         decoding=found.decoding if found else {},
         seeds={
             "generation": job.seed,
@@ -146,7 +149,7 @@ def _push(job: JobConfig, record: Record, run_dir: Path, place: Place) -> None:
 @contextlib.contextmanager
 def _logged(run_dir: Path) -> Iterator[None]:
     """Whatever the libraries log, print and warn goes to the job's log file, without secrets."""
-    handler = logging.FileHandler(run_dir / store.LOG, encoding="utf-8")
+    handler = _LogFile(run_dir / store.LOG, encoding="utf-8")
     handler.setFormatter(_Redacting("%(asctime)s %(levelname)s %(name)s: %(message)s"))
     root = logging.getLogger()
     level = root.level
@@ -176,6 +179,11 @@ def _unhandle() -> None:
             for handler in [h for h in logger.handlers if isinstance(h, logging.StreamHandler)]:
                 logger.removeHandler(handler)
             logger.propagate = True
+
+
+class _LogFile(logging.FileHandler):
+    def handleError(self, record: logging.LogRecord) -> None:
+        """A full disk loses the line; telling it on stderr would come back here."""
 
 
 class _Redacting(logging.Formatter):

@@ -35,12 +35,14 @@ class Record:
     """One run: record.json, whose presence says that the run is over.
 
     `metrics` maps `task/metric` to a number; `headline` is the key of the one that tables show. `decoding` is what was
-    sent to the engine. `responses_hash` is equal for two runs only where every answer is. `started` is in seconds since
+    sent to the engine. Runs with one `cell_hash` differ only in their seed; it is made before secrets are taken out of
+    `config`. `responses_hash` is equal for two runs only where every answer is. `started` is in seconds since
     the epoch, `error` one line.
     """
 
     run_id: str
     config_hash: str
+    cell_hash: str
     status: str
     config: dict[str, Any]
     decoding: dict[str, Any]

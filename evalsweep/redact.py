@@ -12,11 +12,11 @@ HIDDEN = "***"
 _NAME = r"(?:api[_-]?key|access[_-]?key|auth[_-]?token|token|password|passwd|secret|credentials?)"
 _SECRET_NAME = re.compile(rf"(?<![a-z]){_NAME}(?![a-z])|(?:^|_)key$", re.IGNORECASE)
 _PATTERNS = (
-    # user:password@ of a URI
-    (re.compile(r"(?<=://)[^/\s@'\"]+(?=@)"), HIDDEN),
+    # user:password@ of a URI; to the last @, because passwords may hold @ and /
+    (re.compile(r"(?<=://)[^\s'\"]+(?=@)"), HIDDEN),
     # name=value, name: value, --name value
     (
-        re.compile(rf"(?<![a-z])({_NAME}['\"]?\s*(?:=|:\s)\s*|--[\w-]*{_NAME}\s+)(['\"]?)[^\s'\"&,}}]+", re.IGNORECASE),
+        re.compile(rf"(?<![a-z])({_NAME}['\"]?\s*[=:]\s*|--[\w-]*{_NAME}\s+)(['\"]?)[^\s'\"&,}}]+", re.IGNORECASE),
         rf"\1\2{HIDDEN}",
     ),
     (re.compile(r"(?i)(\bbearer\s+)[\w.~+/=-]{8,}"), rf"\1{HIDDEN}"),

@@ -31,18 +31,34 @@ RESULTS, NOTE, PICTURE = "results_summary.json", "summary.md", "scores.png"
 HYDRA, MULTIRUN = ".hydra", "multirun.yaml"
 
 
-def write_sweep(sweep_dir: Path, asked: dict[str, Any]) -> None:
-    """Open a sweep's directory.
+def reserve(sweep_dir: Path) -> None:
+    """Take a directory for a sweep; of two that want the same, one gets it.
 
     Errors: BadInput where it cannot be written, or already holds a sweep.
     """
     check_writable(sweep_dir)
-    if (sweep_dir / SWEEP).exists():
+    sweep_dir.mkdir(parents=True, exist_ok=True)
+    try:
+        (sweep_dir / SWEEP).touch(exist_ok=False)
+    except FileExistsError:
         raise BadInput(
             str(sweep_dir),
-            "already holds a sweep; wait a second or name another folder",
-            "hydra.sweep.dir=multirun/second",
-        )
+            "already holds a sweep; wait a second, or name another folder",
+            "hydra.sweep.dir=multirun/second (hydra.run.dir for a single job)",
+        ) from None
+
+
+def release(sweep_dir: Path) -> None:
+    """Give a reserved directory back, and what was made for it alone: the sweep did not begin."""
+    (sweep_dir / SWEEP).unlink(missing_ok=True)
+    for folder in (sweep_dir, *sweep_dir.parents[:2]):
+        if folder.resolve() == Path.cwd() or any(folder.iterdir()):
+            break
+        folder.rmdir()
+
+
+def write_sweep(sweep_dir: Path, asked: dict[str, Any]) -> None:
+    """Say what was asked, in a directory that was reserved."""
     _write(sweep_dir / SWEEP, _json(asked))
 
 
@@ -132,9 +148,9 @@ def write_picture(sweep_dir: Path, png: bytes) -> Path:
     return _write(sweep_dir / PICTURE, png)
 
 
-def scrub_hydra(directory: Path) -> None:
-    """Take secrets out of what Hydra itself wrote: .hydra/*.yaml of a job, multirun.yaml of a sweep."""
-    for path in [directory / MULTIRUN, *(directory / HYDRA).glob("*.yaml")]:
+def scrub_hydra(directory: Path, subfolder: str | None = HYDRA) -> None:
+    """Take secrets out of what Hydra itself wrote: <subfolder>/*.yaml of a job, multirun.yaml of a sweep."""
+    for path in [directory / MULTIRUN, *(directory / (subfolder or HYDRA)).glob("*.yaml")]:
         if path.exists():
             before = path.read_text()
             after = redact(before)

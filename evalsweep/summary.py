@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -81,11 +81,11 @@ def summarise(
     names = {job.config_hash: job.name for job in asked}
     rank = {job.config_hash: i for i, job in enumerate(asked)}
     ordered = sorted(records, key=lambda pair: rank.get(pair[1].config_hash, len(rank)))
-    finished = [(d, r) for d, r in ordered if r.status == FINISHED and r.headline in r.metrics]
+    finished = [(d, r) for d, r in ordered if _has_score(r)]
     failed = [
         Failure(names.get(r.config_hash, d), r.status, r.error or "no score", d)
         for d, r in ordered
-        if not (r.status == FINISHED and r.headline in r.metrics)
+        if not _has_score(r)
     ]
     broken = broken or {}
     failed += [Failure(d, "UNREADABLE", line, d) for d, line in broken.items()]
@@ -98,13 +98,21 @@ def summarise(
     keys = [k for k in varying([without_seed(r.config) for _, r in finished]) if k != "task.name"] if finished else []
     groups: dict[str, list[tuple[str, Record]]] = {}
     for directory, record in finished:
-        groups.setdefault(json.dumps(without_seed(record.config), sort_keys=True), []).append((directory, record))
+        groups.setdefault(record.cell_hash, []).append((directory, record))
     return Summary(
         cells=tuple(_cell(members, keys) for members in groups.values()),
         failed=tuple(failed),
         warnings=tuple(dict.fromkeys(alarm for _, r in finished for alarm in r.alarms)),
         jobs=len(asked) or len(records) + len(broken),
     )
+
+
+def _has_score(record: Record) -> bool:
+    return record.status == FINISHED and _is_number(record.metrics.get(str(record.headline)))
+
+
+def _is_number(value: float | None) -> bool:
+    return value is not None and math.isfinite(value)  # JSON's null stands for what was not finite
 
 
 def _cell(members: Sequence[tuple[str, Record]], keys: Sequence[str]) -> Cell:
@@ -114,7 +122,7 @@ def _cell(members: Sequence[tuple[str, Record]], keys: Sequence[str]) -> Cell:
     identical = len(members) > 1 and len(hashes) == 1 and None not in hashes
     per_metric = {}
     for name in first.metrics:
-        scores = [r.metrics[name] for _, r in members if name in r.metrics]
+        scores = [r.metrics[name] for _, r in members if _is_number(r.metrics.get(name))]
         if len(scores) == len(members):
             low, high = (0.0, 1.0) if _is_share(name) else (float("-inf"), float("inf"))
             per_metric[name] = (spread(scores), run_interval(scores, identical=identical, bounds=(low, high)))

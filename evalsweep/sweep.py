@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import shlex
 import signal
 import sys
 import time
@@ -23,16 +24,21 @@ from omegaconf import DictConfig
 
 from evalsweep import compose, job, preflight, provenance, store, tracking
 from evalsweep.config import JobConfig, config_hash
-from evalsweep.errors import BadInput
+from evalsweep.errors import BadInput, first_line
 from evalsweep.report import results, table
 from evalsweep.summary import Job, Summary, summarise
-from evalsweep.terminal import complain, say, width
+from evalsweep.terminal import complain, say, tolerate_any_encoding, width
 
 OK, FAILED_JOBS, BAD_INPUT = 0, 1, 2
 
 
-class Terminated(BaseException):
-    """SIGTERM: the running job is recorded as KILLED, as after Ctrl-C."""
+class Stopped(BaseException):
+    """Ctrl-C or SIGTERM: the running job is recorded as KILLED, no further one starts, the rest is summarised."""
+
+
+_stop: dict[
+    str, int
+] = {}  # the signal that came, under "signal": libraries swallow exceptions, so it is also looked up
 
 
 def run(argv: Sequence[str]) -> int:
@@ -41,84 +47,126 @@ def run(argv: Sequence[str]) -> int:
     0: every job finished. 1: a job failed or is missing. 2: bad input, no job started. 130 and 143: interrupted,
     terminated.
     """
-    parser = get_args_parser()
-    args = parser.parse_args(list(argv))
     os.environ.setdefault("TQDM_DISABLE", "1")  # the libraries' bars; read when tqdm is first imported
-    try:
-        hydra = compose.open_hydra(args.config_dir)
+    tolerate_any_encoding()
+    with _stoppable():
         try:
-            if args.help or args.hydra_help or args.shell_completion:
-                with compose.in_words(args.overrides):
-                    return _show(hydra, args, parser)
-            plan = compose.plan(hydra, args)
-            if args.cfg or args.info is not None:
-                return _show(hydra, args, parser)
-            return _run(hydra, plan, args)
-        finally:
-            compose.close_hydra()
-    except BadInput as e:
-        complain(str(e))
-        return BAD_INPUT
+            parser = get_args_parser()
+            args = _arguments(parser, argv)
+            hydra = compose.open_hydra(args.config_dir)
+            try:
+                return _answer(hydra, args, parser)
+            finally:
+                compose.close_hydra()
+        except BadInput as e:
+            complain(str(e))
+            return BAD_INPUT
+        except Stopped:
+            complain("stopped before any job started")
+            return _stopped_code()
+
+
+def _arguments(parser: argparse.ArgumentParser, argv: Sequence[str]) -> argparse.Namespace:
+    args, unknown = parser.parse_known_args(list(argv))
+    if unknown:
+        name = unknown[0].lstrip("-").partition("=")[0]
+        raise BadInput(
+            unknown[0], "is no flag of evalsweep (values are key=value, without dashes)", f"{name}=7 or --help"
+        )
+    for flag in ("config_path", "experimental_rerun"):
+        if getattr(args, flag) is not None:
+            raise BadInput(f"--{flag.replace('_', '-')}", "is not used; own options are added with", "--config-dir DIR")
+    return args
+
+
+def _answer(hydra: Hydra, args: argparse.Namespace, parser: argparse.ArgumentParser) -> int:
+    if args.help or args.hydra_help or args.shell_completion:
+        return _show(hydra, args, parser)
+    plan = compose.plan(hydra, args)
+    if args.cfg or args.info is not None:
+        if plan.multirun:
+            raise BadInput(
+                "--cfg with a sweep", "shows one job; give one value for each key, without -m", "--cfg job seed=0"
+            )
+        return _show(hydra, args, parser)
+    return _run(hydra, plan, args)
 
 
 def _show(hydra: Hydra, args: argparse.Namespace, parser: argparse.ArgumentParser) -> int:
     """Hydra's own pages: --help, --hydra-help, --cfg, --info and completion in the shell."""
     name, overrides = args.config_name or compose.CONFIG_NAME, args.overrides
-    if args.help:
-        hydra.app_help(config_name=name, args_parser=parser, args=args)
-    elif args.hydra_help:
-        hydra.hydra_help(config_name=name, args_parser=parser, args=args)
-    elif args.shell_completion:
-        hydra.shell_completion(config_name=name, overrides=overrides)
-    elif args.cfg:
-        hydra.show_cfg(name, overrides, cfg_type=args.cfg, package=args.package, resolve=args.resolve)
-    else:
-        hydra.show_info(args.info, name, overrides)
+    with compose.in_words(overrides):
+        if args.help:
+            hydra.app_help(config_name=name, args_parser=parser, args=args)
+        elif args.hydra_help:
+            args.overrides = []
+            hydra.hydra_help(config_name=name, args_parser=parser, args=args)
+        elif args.shell_completion:
+            hydra.shell_completion(config_name=name, overrides=overrides)
+        elif args.cfg:
+            hydra.show_cfg(name, overrides, cfg_type=args.cfg, package=args.package, resolve=args.resolve)
+        else:
+            hydra.show_info(args.info, name, overrides)
     return OK
 
 
 def _run(hydra: Hydra, plan: compose.Plan, args: argparse.Namespace) -> int:
-    first = plan.first
     preflight.check([j.config for j in plan.jobs] or [plan.first])
-    store.check_writable(plan.directory)
     uid = uuid.uuid4().hex[:12]
-    name = f"{plan.directory.name} {first.task.name}" if plan.multirun else plan.jobs[0].name
-    parent = tracking.open_sweep(first.tracking, uid, name, provenance.command_line(), single=not plan.multirun)
-    store.write_sweep(plan.directory, _asked(plan, uid, parent))
-    count = len(plan.jobs) or "as many as the sweeper chooses"
-    say(f"evalsweep: {count} job{'s' if count != 1 else ''}, results in {plan.directory}")
-    code = OK
+    parent = _open(plan, uid)
+    say(f"evalsweep: {_count(plan)}, results in {plan.directory}")
     started = time.time()
-    with _terminable():
-        try:
-            if plan.multirun:
-                hydra.multirun(args.config_name or compose.CONFIG_NAME, _job, list(plan.overrides))
-            else:
-                hydra.run(args.config_name or compose.CONFIG_NAME, _job, list(plan.overrides))
-        except KeyboardInterrupt:
-            code = 130
-        except Terminated:
-            code = 143
-    store.scrub_hydra(plan.directory)
-    summary = _summarise(plan)
-    say("\n" + table.terminal(summary, width(), colour=sys.stdout.isatty()).rstrip() + "\n")
+    code = OK
+    try:
+        start = hydra.multirun if plan.multirun else hydra.run
+        start(args.config_name or compose.CONFIG_NAME, _job, list(plan.overrides))
+    except Stopped:
+        code = _stopped_code()
+    except OSError as e:
+        complain(f"{plan.directory}: the sweep broke off ({first_line(e)}); what is finished is kept")
+        code = FAILED_JOBS
+    summary, written = _summarise(plan)
     say(f"{summary.jobs - len(summary.failed)} of {summary.jobs} jobs finished in {time.time() - started:.0f} s")
     say(f"results  {plan.directory / store.RESULTS}")
-    _mirror(plan, parent, summary)
-    return code or (OK if summary.cells and not summary.failed else FAILED_JOBS)
+    _mirror(plan, parent, summary, ended=code > FAILED_JOBS)
+    return code or (OK if summary.cells and not summary.failed and written else FAILED_JOBS)
+
+
+def _count(plan: compose.Plan) -> str:
+    if not plan.jobs:
+        return "as many jobs as the sweeper chooses"
+    return f"{len(plan.jobs)} job{'s' if len(plan.jobs) > 1 else ''}"
+
+
+def _open(plan: compose.Plan, uid: str) -> str | None:
+    """Take the directory and open the parent run, or neither; gives the parent's id."""
+    settings = plan.first.tracking
+    name = f"{plan.directory.name} {plan.first.task.name}" if plan.multirun else plan.jobs[0].name
+    store.reserve(plan.directory)
+    try:
+        parent = tracking.open_sweep(settings, uid, name, provenance.command_line(), single=not plan.multirun)
+        store.write_sweep(plan.directory, _asked(plan, uid, parent))
+    except BaseException:
+        store.release(plan.directory)
+        raise
+    return parent
 
 
 def _job(config: DictConfig) -> None:
     """What Hydra calls for each point; everything that fails is told by the record, or by its absence."""
     compose.prepare()  # launchers start processes of their own
+    if _stop:
+        raise Stopped
     settings = HydraConfig.get()
     run_dir = Path(settings.runtime.output_dir)
     sweep_dir = Path(settings.sweep.dir) if settings.mode == RunMode.MULTIRUN else run_dir
     plain = compose.job_config(config)
     try:
+        store.scrub_hydra(run_dir, settings.output_subdir)
+        store.scrub_hydra(sweep_dir)
         job.run(plain, run_dir, _place(plain, sweep_dir))
-    except BadInput as e:
-        complain(str(e))
+    except (BadInput, OSError) as e:
+        complain(f"{run_dir}: {first_line(e)}")
 
 
 def _place(plain: JobConfig, sweep_dir: Path) -> job.Place:
@@ -148,20 +196,26 @@ def _asked(plan: compose.Plan, uid: str, parent: str | None) -> dict[str, Any]:
     }
 
 
-def _summarise(plan: compose.Plan) -> Summary:
-    """Summarise from disk and write the results; also when jobs failed."""
+def _summarise(plan: compose.Plan) -> tuple[Summary, bool]:
+    """Summarise from disk, show, then write; also when jobs failed. Says whether the results could be written."""
     found, broken = store.read_records(plan.directory)
     summary = summarise(found, [Job(j.name, j.directory, j.config_hash) for j in plan.jobs], broken)
-    store.write_results(plan.directory, results.results(summary))
-    store.write_note(plan.directory, table.markdown(summary))
-    if summary.cells:
-        from evalsweep.report import plot
+    say("\n" + table.terminal(summary, width(), colour=sys.stdout.isatty()).strip("\n") + "\n")
+    try:
+        store.scrub_hydra(plan.directory)
+        store.write_results(plan.directory, results.results(summary))
+        store.write_note(plan.directory, table.markdown(summary))
+        if summary.cells:
+            from evalsweep.report import plot
 
-        store.write_picture(plan.directory, plot.scores(summary))
-    return summary
+            store.write_picture(plan.directory, plot.scores(summary))
+    except OSError as e:
+        complain(f"{plan.directory}: the results cannot be written ({first_line(e)}); the table above is all there is")
+        return summary, False
+    return summary, True
 
 
-def _mirror(plan: compose.Plan, parent: str | None, summary: Summary) -> None:
+def _mirror(plan: compose.Plan, parent: str | None, summary: Summary, ended: bool) -> None:
     """Put the summary on the parent run, and say where people find it."""
     settings = plan.first.tracking
     if settings.name == "off":
@@ -170,7 +224,8 @@ def _mirror(plan: compose.Plan, parent: str | None, summary: Summary) -> None:
     page = ""
     if parent is not None:
         try:
-            page = tracking.push_summary(settings, parent, summary, plan.directory, table.markdown(summary))
+            note = table.markdown(summary)
+            page = tracking.push_summary(settings, parent, summary, plan.directory, note, ended=ended)
         except BadInput as e:
             complain(f"{e}; the summary is whole in {plan.directory}, only MLflow lacks it")
             return
@@ -178,16 +233,23 @@ def _mirror(plan: compose.Plan, parent: str | None, summary: Summary) -> None:
         say(f"MLflow   {tracking.without_password(uri)}{page}")
     else:
         say(f"MLflow   {uri}")
-        say(f"         mlflow server --backend-store-uri {uri}  shows it at http://127.0.0.1:5000{page}")
+        say(f"         mlflow server --backend-store-uri {shlex.quote(uri)}  shows it at http://127.0.0.1:5000{page}")
+
+
+def _stopped_code() -> int:
+    return 128 + _stop.get("signal", signal.SIGINT)
 
 
 @contextmanager
-def _terminable() -> Iterator[None]:
-    def stop(_signal: int, _frame: FrameType | None) -> None:
-        raise Terminated
+def _stoppable() -> Iterator[None]:
+    def stop(number: int, _frame: FrameType | None) -> None:
+        _stop["signal"] = number
+        raise Stopped
 
-    before = signal.signal(signal.SIGTERM, stop)
+    before = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        _stop.clear()
+        for number, handler in before.items():
+            signal.signal(number, handler)

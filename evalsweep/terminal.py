@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import shutil
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import TextIO
 
 from evalsweep.redact import redact
@@ -42,19 +43,20 @@ class Progress:
             bar = "━" * round(20 * share) + "─" * (20 - round(20 * share))
             self._draw(f"{bar} {line}"[: width() - 1])
         else:
-            print(line, file=self.out, flush=True)
+            _print(line, self.out)
 
     def clear(self) -> None:
         if self.live:
             self._draw("")
 
     def _draw(self, line: str) -> None:
-        self.out.write("\r" + line.ljust(self.width) + ("" if line else "\r"))
-        self.out.flush()
+        with contextlib.suppress(BrokenPipeError):
+            self.out.write("\r" + line.ljust(self.width) + ("" if line else "\r"))
+            self.out.flush()
         self.width = len(line)
 
 
-@contextmanager
+@contextlib.contextmanager
 def progress(name: str) -> Iterator[Progress]:
     """A progress display that is taken away at the end, also after an error."""
     shown = Progress(name, sys.stderr)
@@ -66,12 +68,24 @@ def progress(name: str) -> Iterator[Progress]:
 
 def say(line: str) -> None:
     """A line for the person who waits."""
-    print(redact(line), flush=True)
+    _print(redact(line), sys.stdout)
 
 
 def complain(line: str) -> None:
     """A line about what went wrong."""
-    print(f"evalsweep: {redact(line)}", file=sys.stderr, flush=True)
+    _print(f"evalsweep: {redact(line)}", sys.stderr)
+
+
+def tolerate_any_encoding() -> None:
+    """Letters that a terminal or file cannot show become `?`, instead of an error after hours of work."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
+
+
+def _print(line: str, out: TextIO) -> None:
+    with contextlib.suppress(BrokenPipeError):  # nobody reads any more, as after `| head`; the files are still written
+        print(line, file=out, flush=True)
 
 
 def width() -> int:

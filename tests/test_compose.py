@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
+
 import pytest
 from conftest import composed, job_of
 
+from evalsweep import compose
+from evalsweep.config import config_hash
 from evalsweep.errors import BadInput
 
 
@@ -60,6 +64,50 @@ def test_sweep_directories_are_named_from_values():
         assert [job.directory.rpartition("-")[0] for job in plan.jobs] == ["t=0.2,seed=7,sample", "t=0.2,seed=8,sample"]
 
 
+def test_folders_with_spaces_and_letters_of_any_alphabet_work(tmp_path):
+    own = tmp_path / "mein Ordner ü"
+    (own / "model").mkdir(parents=True)
+    (own / "model" / "mine.yaml").write_text("name: mine\nkind: hf\npretrained: me/mine\n")
+    assert job_of("--config-dir", str(own), "model=mine").model.name == "mine"
+
+
+@pytest.mark.parametrize("text", ["a b", "it's", "x=1,y", "a\\b", "a\\'b", "end\\", "ü[{", "$x #"])
+def test_any_path_survives_the_quoting_of_overrides(text):
+    from hydra.core.override_parser.overrides_parser import OverridesParser
+
+    (parsed,) = OverridesParser.create().parse_overrides([f"key={compose._quoted(text)}"])
+    assert parsed.value() == text
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        (
+            "name: mine\nkind: hf\npretrained: x\nbatchsize: 3\n",
+            "model has no 'batchsize' (did you mean 'batch_size'?)",
+        ),
+        ("name: [", "is not valid YAML"),
+    ],
+)
+def test_a_mistake_in_an_own_file_of_options_is_one_line(tmp_path, content, told):
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / "mine.yaml").write_text(content)
+    with pytest.raises(BadInput) as refusal:
+        job_of("--config-dir", str(tmp_path), "model=mine")
+    assert told in str(refusal.value)
+    assert "\n" not in str(refusal.value)
+
+
+def test_the_text_of_a_prompt_file_belongs_to_the_job_and_not_its_path(tmp_path):
+    path = tmp_path / "p.txt"
+    path.write_text("Be brief.")
+    first = job_of("prompt=file", f"prompt.file={path}")
+    assert first.prompt.system == "Be brief."
+    path.write_text("Be long.")
+    second = job_of("prompt=file", f"prompt.file={path}")
+    assert config_hash(asdict(first)) != config_hash(asdict(second))
+
+
 REFUSED = {
     "temperature=-1": ["a number of 0 or more", "temperature=0.2"],
     "temperature=abc": ["a number of 0 or more", "temperature=0.2"],
@@ -92,6 +140,14 @@ REFUSED = {
     "-m model=hf,smolm2": ["model=smolm2", "did you mean 'smollm2'?"],
     "-m temperature=0.2,0.20": ["twice"],
     "--config-dir nowhere": ["is not a folder"],
+    "--config-name nope": ["there is no such configuration"],
+    "seed=[0,42]": ["-m seed=0,42"],
+    "temperature=[0,0.2]": ["-m temperature=0,0.2"],
+    "hydra.sweep.subdir=same -m seed=0,1": ["evalsweep's own"],
+    "hydra.job.chdir=true": ["leave it out"],
+    "hydra/launcher=nope": ["no such hydra/launcher"],
+    "prompt=file prompt.system=x prompt.file=y": ["keep one"],
+    "prompt=file prompt.file=nowhere.txt": ["there is no such file"],
 }
 
 
@@ -101,10 +157,10 @@ def test_refusals_name_the_value_what_is_allowed_and_what_works(line):
         names(*line.split())
     text = str(refusal.value)
     assert "\n" not in text
-    given = line.split()[-1] if line != "-m temperature=0.2,0.20" else "sample="
-    assert given.partition("=")[0].lstrip("+").rpartition(".")[2] in text
     for part in REFUSED[line]:
         assert part in text
+    if "-m" not in line:
+        assert line.split()[-1].partition("=")[0].lstrip("+").rpartition(".")[2] in text
 
 
 def test_the_examples_in_refusals_work():

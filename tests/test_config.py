@@ -54,6 +54,7 @@ BAD = {
     "decoding.repetition_penalty=nan": {"decoding": {"repetition_penalty": float("nan")}},
     "task.samples=3 temperature=0": {"task": {"samples": 3}},
     "task.k=[2] task.samples=1": {"task": {"k": [2]}},
+    "task.k=[1] until then leave it out": {"task": {"k": [1]}},
     "task.limit=0": {"task": {"limit": 0}},
     "task.num_fewshot=-1": {"task": {"num_fewshot": -1}},
     "task.max_gen_toks=8192": {"task": {"max_gen_toks": 8192}},
@@ -65,7 +66,6 @@ BAD = {
     "fewshot.path=": {"fewshot": {"name": "file"}},
     "fewshot=fixed fewshot.path=x": {"fewshot": {"path": "x"}},
     "prompt=text": {"prompt": {"name": "text"}},
-    "prompt.system and prompt.file": {"prompt": {"system": "a", "file": "b"}},
     "tracking.name=wandb": {"tracking": {"name": "wandb"}},
 }
 

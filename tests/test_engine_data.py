@@ -40,6 +40,12 @@ def test_a_broken_line_is_named(gsm8k, line, why):
     assert why in str(refusal.value)
 
 
+def test_blank_lines_count_in_line_numbers(gsm8k):
+    (gsm8k / "test.jsonl").write_text('\n\n{"question": "q", "answer": "#### 1"}\n{ broken\n')
+    with pytest.raises(BadInput, match="line 4: is not valid JSON"):
+        build("task=gsm8k", f"task.data={gsm8k}")
+
+
 def test_an_empty_a_binary_and_a_missing_file_are_named(gsm8k):
     for content, why in ((b"", "holds no document"), (b"\xff\xfe\x00", "cannot be read")):
         (gsm8k / "test.jsonl").write_bytes(content)
@@ -124,6 +130,13 @@ def test_a_subject_without_rows_is_named(mmlu):
     text = (mmlu / "test.jsonl").read_text().splitlines()
     (mmlu / "test.jsonl").write_text("\n".join(line for line in text if '"anatomy"' not in line))
     with pytest.raises(BadInput, match="no row with subject 'anatomy'"):
+        build("task=mmlu", f"task.data={mmlu}")
+
+
+def test_mmlu_rows_without_a_subject_are_refused_and_not_scored_57_times(mmlu):
+    text = (mmlu / "test.jsonl").read_text().replace('"subject"', '"topic"')
+    (mmlu / "test.jsonl").write_text(text)
+    with pytest.raises(BadInput, match="line 1: column 'subject' is missing"):
         build("task=mmlu", f"task.data={mmlu}")
 
 

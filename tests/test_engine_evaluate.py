@@ -7,7 +7,7 @@ import json
 import pytest
 from conftest import job_of
 
-from evalsweep.engine import models
+from evalsweep.engine import causal, models
 from evalsweep.engine.evaluate import Evaluation, evaluate
 from evalsweep.errors import BadInput
 
@@ -136,17 +136,17 @@ def test_data_and_model_files_move_their_hashes(gsm8k, model_copy):
 
 def test_long_prompts_make_smaller_batches_and_the_same_log_likelihoods(monkeypatch):
     batches: list[tuple[int, int]] = []
-    original = models.HFLM._model_call
+    original = causal.HFLM._model_call
 
     def call(self, inps, *args, **kwargs):
         batches.append(tuple(inps.shape))
         return original(self, inps, *args, **kwargs)
 
-    monkeypatch.setattr(models.HFLM, "_model_call", call)
+    monkeypatch.setattr(causal.HFLM, "_model_call", call)
     whole = found("task=sample_choice")
     assert max(rows for rows, _ in batches) > 4
     batches.clear()
-    monkeypatch.setattr(models, "LOGITS_BYTES", 150 * 49152 * 4)
+    monkeypatch.setattr(causal, "LOGITS_BYTES", 150 * 49152 * 4)
     small = found("task=sample_choice")
     assert all(rows == 1 or rows * tokens <= 150 for rows, tokens in batches)
     for a, b in zip(whole.samples, small.samples, strict=True):
@@ -156,6 +156,31 @@ def test_long_prompts_make_smaller_batches_and_the_same_log_likelihoods(monkeypa
 def test_the_model_stays_loaded_between_jobs():
     job = job_of()
     assert models.load(job.model, 0).lm is models.load(job_of("seed=5", "model.batch_size=4").model, 5).lm
+
+
+def test_weights_that_are_missing_are_refused_and_not_made_up(model_copy):
+    from safetensors.torch import load_file, save_file
+
+    path = model_copy / "model.safetensors"
+    weights = {k: v for k, v in load_file(path).items() if "layers.5.mlp" not in k}
+    path.unlink()
+    save_file(weights, path, metadata={"format": "pt"})
+    with pytest.raises(BadInput, match=r"3 weights are missing, model.layers.5.mlp.down_proj.weight first"):
+        found("model=hf", f"model.pretrained={model_copy}")
+
+
+def test_prompts_that_are_cut_to_fit_are_counted():
+    cut = found("model.max_length=40")
+    assert cut.alarms == ["6 of 6 prompts of sample were cut from the left to fit the model"]
+    assert all(sample.flags == ["truncated"] for sample in cut.samples)
+    assert found().alarms == []
+
+
+def test_several_answers_to_a_choice_are_said_to_be_one():
+    assert any(
+        "task.samples=4 has no effect" in a
+        for a in found("task=sample_choice", "temperature=1", "task.samples=4").alarms
+    )
 
 
 def test_progress_counts_answers_up_to_their_number():

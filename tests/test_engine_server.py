@@ -23,12 +23,32 @@ def test_a_server_answers_as_the_model_itself_does(model_folder, monkeypatch):
     bodies = [request["body"] for request in seen]
     assert len(bodies) == 10
     assert {b["temperature"] for b in bodies[:5]} == {0.0}
-    assert {(b["temperature"], b["seed"], b["top_p"], b["top_k"]) for b in bodies[5:]} == {(0.7, 11, 1.0, -1)}
+    assert {(b["temperature"], b["top_p"], b["top_k"]) for b in bodies[5:]} == {(0.7, 1.0, -1)}
+    assert len({b["seed"] for b in bodies}) == 10, "one seed for each prompt of each run"
     assert not any("do_sample" in b or "num_beams" in b for b in bodies), "fields that the interface does not know"
     (sent,) = warm.decoding["sent"]
-    assert {k: v for k, v in bodies[5].items() if k != "prompt"} == sent, "recorded as sent"
+    assert {k: v for k, v in bodies[5].items() if k not in ("prompt", "seed")} == sent, "recorded as sent"
     assert seen[0]["headers"]["Authorization"] == "Bearer sk-topsecrettopsecret"
     assert "topsecret" not in str(warm)
+
+
+def test_the_samples_of_a_document_have_seeds_of_their_own_and_repeat(model_folder):
+    with serving(model_folder) as (url, _):
+        own = ("model=server", f"model.base_url={url}", "model.pretrained=smol", "temperature=1.2")
+        job = job_of(*own, "task.limit=2", "task.samples=3")
+        first, again = (evaluate(job, lambda *_: None) for _ in range(2))
+    assert [s.responses for s in first.samples] == [s.responses for s in again.samples]
+    assert all(len(set(s.responses)) > 1 for s in first.samples)
+
+
+def test_log_likelihoods_of_a_server_need_a_tokenizer(model_folder):
+    with serving(model_folder) as (url, seen):
+        with pytest.raises(BadInput, match="need its tokenizer"):
+            evaluate(
+                job_of("model=server", f"model.base_url={url}", "model.pretrained=x", "task=sample_choice"),
+                lambda *_: None,
+            )
+        assert seen == []
 
 
 def test_a_server_that_is_not_there_is_one_line():

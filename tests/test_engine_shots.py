@@ -60,6 +60,23 @@ def test_a_scored_document_in_the_pool_is_replaced_by_the_next(gsm8k):
         assert not any(q.startswith(scored) for q in found)
 
 
+def test_a_document_of_a_validation_split_never_sees_its_own_answer(tmp_path):
+    # lm_eval leaves the scored document out only where the few-shot split is the test split by name
+    write_jsonl(tmp_path / "validation.jsonl", [{"q": f"Question: {i}?", "a": f"answer {i}"} for i in range(5)])
+    definition = tmp_path / "mine.yaml"
+    definition.write_text(
+        "task: mine\noutput_type: generate_until\ndataset_path: json\nvalidation_split: validation\n"
+        "fewshot_split: validation\nnum_fewshot: 3\ndoc_to_text: q\ndoc_to_target: a\n"
+    )
+    own = ("task=lm_eval", f"task.name={definition}", f"task.data={tmp_path}")
+    for document in range(5):
+        found = shots(*own, document=document)
+        assert len(found) == 3
+        assert f"Question: {document}?" not in "".join(found)
+    with pytest.raises(BadInput, match="of which the scored document is left out"):
+        shots(*own, "task.num_fewshot=5")
+
+
 def test_a_pool_that_is_too_small_and_a_split_that_is_not_there_are_named(gsm8k):
     own = ("task=gsm8k", f"task.data={gsm8k}")
     with pytest.raises(BadInput, match=r"pool holds 8 examples; for example task.num_fewshot=8"):

@@ -14,7 +14,7 @@ import urllib.request
 from pathlib import Path
 
 import pytest
-from conftest import ROOT, only
+from conftest import only
 
 from evalsweep import store
 
@@ -175,7 +175,3 @@ def test_a_person_finds_the_runs_the_note_and_the_picture(server, swept, tmp_pat
         page.wait_for_function("width => [...document.images].some(i => i.naturalWidth === width)", arg=width)
         page.screenshot(path=shots / "picture.png")
         browser.close()
-
-
-def test_the_makefile_serves_the_local_store():
-    assert "mlflow server --backend-store-uri sqlite:///mlflow.db" in (ROOT / "Makefile").read_text()

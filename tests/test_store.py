@@ -13,6 +13,7 @@ from evalsweep.record import FINISHED, Record, Sample
 RECORD = Record(
     run_id="u-1",
     config_hash="1",
+    cell_hash="c",
     status=FINISHED,
     config={},
     decoding={},
@@ -84,9 +85,17 @@ def test_a_broken_record_is_named_with_its_path(tmp_path, text, why):
 
 
 def test_a_directory_that_holds_a_sweep_is_not_used_again(tmp_path):
-    store.write_sweep(tmp_path / "s", {"schema": 1})
+    store.reserve(tmp_path / "s")
     with pytest.raises(BadInput, match="already holds a sweep"):
-        store.write_sweep(tmp_path / "s", {"schema": 1})
+        store.reserve(tmp_path / "s")
+
+
+def test_a_released_directory_leaves_nothing_of_its_own_behind(tmp_path):
+    (tmp_path / "multirun").mkdir()
+    (tmp_path / "multirun" / ".gitkeep").touch()
+    store.reserve(tmp_path / "multirun" / "date" / "time")
+    store.release(tmp_path / "multirun" / "date" / "time")
+    assert [p.name for p in (tmp_path / "multirun").iterdir()] == [".gitkeep"]
 
 
 def test_an_output_folder_below_a_file_is_refused_and_nothing_is_made(tmp_path):

@@ -6,7 +6,8 @@ import pytest
 from conftest import job_of
 from test_store import RECORD
 
-from evalsweep.config import config_hash
+from evalsweep.config import config_hash, without_seed
+from evalsweep.provenance import value_hash
 from evalsweep.record import FAILED, Record
 from evalsweep.report import plot, results, table
 from evalsweep.summary import Job, Summary, summarise
@@ -20,6 +21,7 @@ def record(score: float, *overrides: str, answers: str | None = None, started: f
         RECORD,
         config=config,
         config_hash=config_hash(config),
+        cell_hash=value_hash(without_seed(config)),
         seeds={"generation": job.seed},
         metrics={name: score, f"{job.task.name}/length": 12.0 + score},
         headline=name,
@@ -72,6 +74,21 @@ def test_failed_killed_missing_and_unreadable_jobs_are_told_and_the_rest_summari
         ("s=2", "MISSING"),
     ]
     assert summary.jobs == 4
+
+
+def test_prompts_that_look_like_secrets_stay_apart():
+    summary = summarise([record(0.5, "prompt=text", f"prompt.system='The password: {x}'") for x in ("alpha", "bravo")])
+    assert [len(cell.runs) for cell in summary.cells] == [1, 1]
+    assert summary.cells[0].differs != summary.cells[1].differs
+
+
+@pytest.mark.parametrize("score", [float("nan"), None])
+def test_a_score_that_is_no_number_is_no_score_and_the_rest_is_summarised(score):
+    bad_name, bad = record(0.5, "seed=1")
+    bad = replace(bad, metrics={str(bad.headline): score, "sample/length": score})
+    summary = summarise([record(0.5, "seed=0"), (bad_name, bad)])
+    assert [len(cell.runs) for cell in summary.cells] == [1]
+    assert [f.directory for f in summary.failed] == [bad_name]
 
 
 def test_results_have_the_simple_shape_and_never_pool_cells():

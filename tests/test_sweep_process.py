@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -169,6 +171,8 @@ def _log_of(sweep, record):
             2,
         ),
         ("tracking=mlflow tracking.uri=sqlite:////proc/x/mlflow.db", "MLflow cannot be used there", 2),
+        ("tracking=mlflow tracking.uri=postgresql://u:pw@localhost/db", "MLflow cannot be used there", 2),
+        ("tracking=mlflow tracking.uri=sqlite://", "is gone with the process", 2),
         ("task=humaneval", "runs code that the model wrote", 2),
     ],
 )
@@ -188,6 +192,7 @@ def test_secrets_appear_nowhere(run, tmp_path):
     done = run(
         "task.limit=1",
         f"+model.extra_body.api_key={secret}",
+        f"+model.extra_body.more={{token:{secret}}}",
         f"tracking.note='token={secret}'",
         f"hydra.run.dir={tmp_path / 'out'}",
         HF_TOKEN=f"hf_{secret}aaaaaaaa",
@@ -215,6 +220,68 @@ def test_a_terminated_sweep_records_the_job_as_killed(tmp_path):
     assert [r.status for _, r in records] == ["KILLED"]
     assert "KILLED s=0 sample" in out
     assert "MISSING s=1 sample" in out
+
+
+def test_an_interrupt_before_any_job_is_one_line(tmp_path):
+    command = [sys.executable, "-m", "evalsweep", "-m", "seed=range(0,400)", "hydra.sweep.dir=out"]
+    process = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    time.sleep(2.5)  # composing 400 jobs takes longer
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=120)
+    assert (process.returncode, out, err) == (130, "", "evalsweep: stopped before any job started\n")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_progress_is_drawn_on_a_terminal_and_taken_away(tmp_path):
+    script = shutil.which("script")
+    assert script, "util-linux's script is needed"
+    command = f"{sys.executable} -m evalsweep tracking=off task.limit=40"
+    done = subprocess.run([script, "-qec", command, "/dev/null"], cwd=tmp_path, capture_output=True, check=False)
+    drawn = done.stdout.decode().split("\r")
+    assert any("generating" in line and "/40" in line and "━" in line for line in drawn)
+    assert done.returncode == 0
+
+
+def test_odd_folders_hold_all_of_their_sweep(tmp_path):
+    odd = tmp_path / "odd dir#1%20?x ü"
+    odd.mkdir()
+    command = [sys.executable, "-m", "evalsweep", "task.limit=1"]
+    done = subprocess.run(command, cwd=odd, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert {p.name for p in tmp_path.iterdir()} == {odd.name}
+    assert {p.name for p in odd.iterdir()} == {"multirun", "mlflow.db", "mlartifacts"}
+    printed = next(line for line in done.stdout.splitlines() if "mlflow server" in line)
+    uri = shlex.split(printed)[3]
+    from mlflow import MlflowClient
+
+    assert len(MlflowClient(uri).search_runs(["1"])) == 1
+
+
+def test_a_terminal_without_unicode_and_a_closed_pipe_lose_nothing(run, tmp_path):
+    done = run(*QUICK, "hydra.run.dir=a", PYTHONIOENCODING="ascii")
+    assert (done.returncode, complaints(done)) == (0, [])
+    command = f"{sys.executable} -m evalsweep tracking=off task.limit=2 hydra.run.dir=b | head -1"
+    assert subprocess.run(command, shell=True, cwd=tmp_path, check=False, capture_output=True).returncode == 0
+    for name in "ab":
+        assert (tmp_path / name / store.RESULTS).is_file()
+
+
+def test_results_that_cannot_be_written_are_told_after_the_table(run, tmp_path):
+    (tmp_path / "out" / store.RESULTS).mkdir(parents=True)
+    done = run(*QUICK, "hydra.run.dir=out")
+    assert done.returncode == 1
+    assert "exact_match" in done.stdout
+    assert any("the results cannot be written" in line for line in complaints(done))
+
+
+def test_a_refused_sweep_leaves_no_run_in_mlflow(run, tmp_path):
+    assert run("task.limit=1", "hydra.run.dir=out").returncode == 0
+    refused = run("-m", "seed=0,1", "hydra.sweep.dir=out")
+    assert refused.returncode == 2
+    assert "already holds a sweep" in refused.stderr
+    from mlflow import MlflowClient
+
+    assert len(MlflowClient(f"sqlite:///{tmp_path / 'mlflow.db'}").search_runs(["1"])) == 1
 
 
 @pytest.mark.skipif(not SHARED.is_dir(), reason="the benchmark data beside the checkout is not here")

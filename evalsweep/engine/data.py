@@ -29,6 +29,7 @@ def read_split(path: Path, columns: Iterable[str]) -> list[dict[str, Any]]:
 @lru_cache(maxsize=8)
 def _read(path: Path, _mtime: int) -> list[tuple[int, dict[str, Any]]]:
     rows: list[tuple[int, dict[str, Any]]] = []
+    number = 0
     try:
         with path.open(encoding="utf-8") as f:
             for number, line in enumerate(f, start=1):
@@ -38,7 +39,7 @@ def _read(path: Path, _mtime: int) -> list[tuple[int, dict[str, Any]]]:
                         raise BadInput(f"{path} line {number}", "is not a JSON object, one document a line is expected")
                     rows.append((number, row))
     except json.JSONDecodeError as e:
-        raise BadInput(f"{path} line {len(rows) + 1}", f"is not valid JSON ({e.msg} at column {e.colno})") from e
+        raise BadInput(f"{path} line {number}", f"is not valid JSON ({e.msg} at column {e.colno})") from e
     except (OSError, UnicodeDecodeError) as e:
         raise BadInput(str(path), f"cannot be read ({first_line(e)})") from e
     if not rows:
@@ -66,6 +67,8 @@ def columns_of(task: Mapping[str, Any]) -> list[str]:
             found |= dict.fromkeys(sorted(meta.find_undeclared_variables(environment.parse(template))))
         except TemplateSyntaxError:
             continue  # lm_eval judges its own templates
+    if column := SELECTED_BY.get(str(task.get("dataset_path"))):
+        found[column] = None
     return list(found)
 
 
@@ -87,7 +90,7 @@ def load(folder: Path, task: Mapping[str, Any], num_fewshot: int) -> dict[str, l
     for split in dict.fromkeys(s for s in wanted if s):
         path = folder / f"{split}.jsonl"
         if path.is_file():
-            splits[split] = _of_subject(read_split(path, columns_of(task)), task, path)
+            splits[split] = _selected(read_split(path, columns_of(task)), task, path)
             _check_answers(splits[split], task, path)
         elif split == evaluated or (split == task.get("fewshot_split") and num_fewshot > 0):
             have = ", ".join(sorted(p.name for p in folder.glob("*.jsonl"))) or "no .jsonl file"
@@ -97,13 +100,18 @@ def load(folder: Path, task: Mapping[str, Any], num_fewshot: int) -> dict[str, l
     return splits
 
 
-def _of_subject(rows: list[dict[str, Any]], task: Mapping[str, Any], path: Path) -> list[dict[str, Any]]:
-    subject = task.get("dataset_name")
-    if not subject or "subject" not in rows[0]:
+# Datasets whose configurations select rows by a column, as `cais/mmlu` does with its 57 subjects
+SELECTED_BY = {"cais/mmlu": "subject"}
+
+
+def _selected(rows: list[dict[str, Any]], task: Mapping[str, Any], path: Path) -> list[dict[str, Any]]:
+    column = SELECTED_BY.get(str(task.get("dataset_path")))
+    if column is None:
         return rows
-    kept = [row for row in rows if row.get("subject") == subject]
+    kept = [row for row in rows if row[column] == task["dataset_name"]]
     if not kept:
-        raise BadInput(str(path), f"has no row with subject '{subject}', which task {task['task']} asks for")
+        name = task["dataset_name"]
+        raise BadInput(str(path), f"has no row with {column} '{name}', which task {task['task']} asks for")
     return kept
 
 

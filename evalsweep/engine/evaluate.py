@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import random
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import lm_eval
@@ -16,9 +15,9 @@ from lm_eval.api.model import LM
 from lm_eval.tasks import TaskManager
 
 from evalsweep.config import JobConfig
-from evalsweep.engine import models, scoring, tasks
+from evalsweep.engine import models, scoring, server, tasks
 from evalsweep.engine.watch import Progress, watched
-from evalsweep.errors import BadInput, first_line
+from evalsweep.errors import BadInput
 from evalsweep.provenance import text_hash, value_hash
 from evalsweep.record import Sample
 
@@ -44,13 +43,14 @@ def evaluate(job: JobConfig, progress: Progress) -> Evaluation:
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     if job.task.unsafe_code == "allow":
         os.environ["HF_ALLOW_CODE_EVAL"] = "1"  # the same consent, asked for again by the scorer of HumanEval
-    system = _system_prompt(job)
+    system = job.prompt.system
     progress("reading the task", 0, 1)
     built = tasks.build(job)
     progress("loading the model", 0, 1)
     loaded = models.load(job.model, job.seed)
     _check_lengths(built, loaded.lm)
-    with watched(loaded.lm, progress) as sent, models.served(job.model):
+    _check_tokenizer(built, job)
+    with watched(loaded.lm, progress) as sent, server.served(job.model):
         results = _run(loaded.lm, built, job, system)
     rounds = [results]
     generates = any(task.OUTPUT_TYPE == "generate_until" for task in built.tasks.values())
@@ -58,7 +58,7 @@ def evaluate(job: JobConfig, progress: Progress) -> Evaluation:
         rounds = _score_each_answer(built, job, system)
     metrics = scoring.metrics(rounds)
     headline = scoring.headline(built, metrics, job.task.metric)
-    samples = scoring.samples(built, results, rounds)
+    samples = scoring.samples(built, results, rounds, loaded.lm)
     return Evaluation(
         samples=samples,
         metrics=metrics,
@@ -70,7 +70,7 @@ def evaluate(job: JobConfig, progress: Progress) -> Evaluation:
         },
         provenance={**loaded.identity, **built.provenance, "prompt_hash": text_hash(system) if system else None},
         responses_hash=value_hash([[s.task, s.doc_id, s.responses] for s in samples]),
-        alarms=_alarms(job, generates),
+        alarms=_alarms(job, generates, samples),
     )
 
 
@@ -126,15 +126,6 @@ def _score_each_answer(built: tasks.Built, job: JobConfig, system: str | None) -
     ]
 
 
-def _system_prompt(job: JobConfig) -> str | None:
-    if job.prompt.file is None:
-        return job.prompt.system
-    try:
-        return Path(job.prompt.file).expanduser().read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as e:
-        raise BadInput(f"prompt.file={job.prompt.file}", f"cannot be read ({first_line(e)})") from e
-
-
 def _check_lengths(built: tasks.Built, lm: Any) -> None:
     for name, task in built.tasks.items():
         length = (task.config.generation_kwargs or {}).get("max_gen_toks", 0)
@@ -146,7 +137,24 @@ def _check_lengths(built: tasks.Built, lm: Any) -> None:
             )
 
 
-def _alarms(job: JobConfig, generates: bool) -> list[str]:
+def _check_tokenizer(built: tasks.Built, job: JobConfig) -> None:
+    if job.model.kind == "server" and not job.model.tokenizer:
+        for name, task in built.tasks.items():
+            if task.OUTPUT_TYPE != "generate_until":
+                raise BadInput(
+                    f"model=server task={name}",
+                    "log-likelihoods of a server's answers need its tokenizer, a folder or a hub id",
+                    "model.tokenizer=Qwen/Qwen3-0.6B",
+                )
+
+
+def _alarms(job: JobConfig, generates: bool, samples: list[Sample]) -> list[str]:
+    alarms = []
     if not generates and job.temperature > 0:
-        return [f"temperature does not affect {job.task.name}: it compares log-likelihoods, nothing is sampled"]
-    return []
+        alarms.append(f"temperature does not affect {job.task.name}: it compares log-likelihoods, nothing is sampled")
+    if not generates and job.task.samples > 1:
+        alarms.append(f"task.samples={job.task.samples} has no effect on {job.task.name}: it compares log-likelihoods")
+    cut = sum("truncated" in sample.flags for sample in samples)
+    if cut:
+        alarms.append(f"{cut} of {len(samples)} prompts of {job.task.name} were cut from the left to fit the model")
+    return alarms

@@ -1,255 +1,41 @@
-"""Loads the model that answers, and keeps it between the jobs of one process."""
+"""The model that answers a job; one stays in memory between the jobs of a process."""
 
 from __future__ import annotations
 
 import json
-import socket
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
-
-import requests
-import torch
-from lm_eval.api.model import LM
-from lm_eval.models.huggingface import HFLM
-from lm_eval.models.openai_completions import LocalCompletionsAPI
 
 from evalsweep.config import ModelConfig
-from evalsweep.engine import embedded
-from evalsweep.errors import BadInput, first_line
-from evalsweep.provenance import files_hash, text_hash, value_hash
-
-# A fixed number, not a share of what is free: the batches, and with them the rounding, depend on the prompts alone.
-LOGITS_BYTES = 2 * 2**30
+from evalsweep.engine import causal, server
+from evalsweep.errors import BadInput
 
 
 @dataclass(frozen=True)
 class Loaded:
-    """A model ready to answer, and who it is: revision or content hash, dtype, device, template hash."""
+    """A model ready to answer (lm_eval's `LM`), and who it is: revision or content hash, dtype, device, template."""
 
-    lm: LM
+    lm: Any
     identity: dict[str, Any]
-
-
-class Transformers(HFLM):
-    """lm_eval's model, with log-likelihood batches that shrink as their prompts grow.
-
-    lm_eval keeps the logits of every position of a batch: 32 five-shot MMLU prompts of 2,000 tokens over a vocabulary
-    of 49,152 are 12.6 GB in float32, and twice that with their log-softmax. Here one copy stays below `LOGITS_BYTES`.
-    """
-
-    batch_size_per_gpu: int
-
-    def _loglikelihood_tokens(
-        self, requests: list[Any], disable_tqdm: bool = False, override_bs: Any = None
-    ) -> list[Any]:
-        asked: int = self.batch_size_per_gpu
-        bytes_per_token = 4 * int(self.model.config.get_text_config().vocab_size)
-        by_prompt: dict[tuple[int, ...], list[int]] = {}  # choices of one token share their prompt's forward pass
-        for i, (_, context, continuation) in enumerate(requests):
-            by_prompt.setdefault(tuple(context + continuation[:-1]), []).append(i)
-        prompts = sorted(by_prompt, key=lambda tokens: (-len(tokens), tokens))
-        answers: list[Any] = [None] * len(requests)
-        try:
-            while prompts:
-                longest = min(len(prompts[0]), self.max_length)
-                size = max(1, min(asked, LOGITS_BYTES // (bytes_per_token * max(1, longest))))
-                indices = [i for tokens in prompts[:size] for i in by_prompt[tokens]]
-                prompts = prompts[size:]
-                self.batch_size_per_gpu = size
-                found = super()._loglikelihood_tokens([requests[i] for i in indices], disable_tqdm=disable_tqdm)
-                for i, answer in zip(indices, found, strict=True):
-                    answers[i] = answer
-        finally:
-            self.batch_size_per_gpu = asked
-        return answers
 
 
 _resident: dict[str, Loaded] = {}
 
 
 def load(model: ModelConfig, seed: int) -> Loaded:
-    """The model of a job; one stays in memory, so that the next job of the process starts at once.
+    """The model of a job; the next job of the process that asks for the same one starts at once.
 
     Errors: BadInput for a folder, hub id or server that cannot serve.
     """
     if model.kind == "server":
-        return _server(model, seed)
+        return Loaded(*server.connect(model, seed))
     shared = {k: v for k, v in asdict(model).items() if k not in ("batch_size", "name", "apply_chat_template")}
     key = json.dumps(shared, sort_keys=True)
     if key not in _resident:
         _resident.clear()
-        _resident[key] = _transformers(model)
+        _resident[key] = Loaded(*causal.load(model))
     loaded = _resident[key]
     loaded.lm.batch_size_per_gpu = model.batch_size
     if model.apply_chat_template and not loaded.identity["chat_template_hash"]:
         raise BadInput("model.apply_chat_template=true", f"{model.pretrained or model.name} has no chat template")
     return loaded
-
-
-def device_of(model: ModelConfig) -> str:
-    """The device that `auto` stands for: CUDA, else Apple's GPU, else the processor."""
-    if model.device == "auto":
-        if torch.cuda.is_available():
-            return "cuda"
-        return "mps" if torch.backends.mps.is_available() else "cpu"
-    if model.device.startswith("cuda") and not torch.cuda.is_available():
-        raise BadInput(f"model.device={model.device}", "PyTorch finds no CUDA device here", "model.device=cpu")
-    return model.device
-
-
-def _transformers(model: ModelConfig) -> Loaded:
-    source = embedded.locate() if model.kind == "embedded" else str(model.pretrained)
-    path = Path(source).expanduser()
-    local = path.is_dir()
-    device = device_of(model)
-    dtype = ("bfloat16" if device.startswith("cuda") else "float32") if model.dtype == "auto" else model.dtype
-    try:
-        lm = Transformers(
-            pretrained=str(path) if local else source,
-            revision=model.revision or "main",
-            tokenizer=model.tokenizer,
-            dtype=dtype,
-            device=device,
-            batch_size=model.batch_size,
-            max_length=model.max_length,
-            parallelize=model.parallelize,
-            trust_remote_code=model.trust_remote_code,
-        )
-    except Exception as e:  # transformers, safetensors and the hub raise dozens of types; each ends as one line
-        raise _refusal(source, local, model, e) from e
-    _forget_generation_config(lm)
-    template = getattr(lm.tokenizer, "chat_template", None)
-    return Loaded(
-        lm,
-        {
-            "model": model.name if model.kind == "embedded" else source,
-            "model_revision": None if local else getattr(lm.model.config, "_commit_hash", None) or model.revision,
-            "model_hash": files_hash(p for p in path.iterdir() if p.is_file()) if local else None,
-            "model_parameters": lm.model.num_parameters(),
-            "dtype": str(lm.model.dtype).removeprefix("torch."),
-            "device": str(lm.device),
-            "max_length": lm.max_length,
-            "chat_template_hash": text_hash(template if isinstance(template, str) else json.dumps(template))
-            if template
-            else None,
-            "tokenizer_hash": value_hash(lm.tokenizer.get_vocab()),
-            "cuda": torch.version.cuda,
-        },
-    )
-
-
-def _forget_generation_config(lm: HFLM) -> None:
-    """Leave only the token ids: a model's own repetition_penalty, top_k or length would leak into every run."""
-    from transformers import GenerationConfig
-
-    old = lm.model.generation_config
-    if old is not None:
-        ids = {k: getattr(old, k) for k in ("bos_token_id", "eos_token_id", "pad_token_id")}
-        lm.model.generation_config = GenerationConfig(**ids)
-
-
-def _refusal(source: str, local: bool, model: ModelConfig, error: Exception) -> BadInput:
-    chain: list[BaseException] = [error]
-    while (cause := chain[-1].__cause__ or chain[-1].__context__) is not None and cause not in chain:
-        chain.append(cause)
-    names = {type(e).__name__ for e in chain}
-    given = f"model.pretrained={source}"
-    if isinstance(error, torch.cuda.OutOfMemoryError):
-        return BadInput(given, "does not fit on the GPU", "model.parallelize=true or model.dtype=bfloat16")
-    if local:
-        return BadInput(
-            given,
-            f"the folder cannot be loaded ({type(error).__name__}: {first_line(error)}); it must hold config.json, the "
-            "tokenizer's files and whole weights",
-        )
-    if "GatedRepoError" in names:
-        return BadInput(given, "the model is gated: ask for access on its page and set HF_TOKEN")
-    if "RepositoryNotFoundError" in names:
-        return BadInput(given, "the hub has no such model, or it is private: check the name, or set HF_TOKEN")
-    if "RevisionNotFoundError" in names:
-        return BadInput(f"model.revision={model.revision}", f"the model {source} has no such revision")
-    unreachable = {
-        "OfflineModeIsEnabled",
-        "LocalEntryNotFoundError",
-        "ConnectionError",
-        "ConnectTimeout",
-        "ConnectError",
-    }
-    if names & unreachable or isinstance(error, OSError):
-        return BadInput(
-            given,
-            "is no folder here, not in the hub's local cache, and the hub cannot be reached; download it "
-            "first, or give a folder",
-            "model.pretrained=/models/my-model",
-        )
-    return BadInput(given, f"cannot be loaded ({type(error).__name__}: {first_line(error)})")
-
-
-class _Completions(LocalCompletionsAPI):
-    """lm_eval's client for a completions endpoint, which sends what was asked and nothing else."""
-
-    def __init__(self, *, extra_body: Mapping[str, Any], **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.extra_body = dict(extra_body)
-
-    def _create_payload(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
-        return {**super()._create_payload(*args, **kwargs), **self.extra_body}
-
-
-@contextmanager
-def served(model: ModelConfig) -> Iterator[None]:
-    """A server that breaks off or refuses becomes one line."""
-    import aiohttp
-
-    try:
-        yield
-    except (aiohttp.ClientError, TimeoutError, requests.RequestException) as e:
-        if model.kind != "server":
-            raise
-        raise BadInput(
-            f"model.base_url={model.base_url}",
-            f"the server broke off or refused a request ({type(e).__name__}: {first_line(e)}); its own log says why",
-        ) from e
-
-
-def _server(model: ModelConfig, seed: int) -> Loaded:
-    url = urlsplit(str(model.base_url))
-    try:
-        port = url.port or {"https": 443, "http": 80}[url.scheme]
-        with socket.create_connection((str(url.hostname), port), timeout=10):
-            pass
-    except (OSError, KeyError, ValueError) as e:
-        raise BadInput(
-            f"model.base_url={model.base_url}",
-            f"no server answers there ({first_line(e)}); start it, or mend the address",
-            "model.base_url=http://localhost:8000/v1/completions",
-        ) from e
-    lm = _Completions(
-        extra_body=model.extra_body,
-        base_url=model.base_url,
-        model=model.pretrained,
-        tokenizer=model.tokenizer,
-        tokenizer_backend="huggingface" if model.tokenizer else "none",
-        tokenized_requests=False,
-        batch_size=1,  # one seed a request, and so one request a document
-        num_concurrent=model.num_concurrent,
-        max_length=model.max_length or 2048,
-        seed=seed,
-    )
-    return Loaded(
-        lm,
-        {
-            "model": model.pretrained,
-            "model_revision": model.revision,
-            "model_hash": None,
-            "dtype": "unknown: the server decides",
-            "device": f"server {url.hostname}:{port}",
-            "max_length": model.max_length or 2048,
-            "chat_template_hash": None,
-            "cuda": None,
-        },
-    )

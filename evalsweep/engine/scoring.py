@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
+
+from lm_eval.models.huggingface import HFLM
 
 from evalsweep.engine.shots import PinnedSampler
 from evalsweep.engine.tasks import Built
@@ -12,7 +15,10 @@ from evalsweep.record import Sample
 
 
 def metrics(rounds: list[dict[str, Any]]) -> dict[str, float]:
-    """`task/metric` to its mean over the rounds; lm_eval's `,none` is dropped, `,strict-match` and the like stay."""
+    """`task/metric` to its mean over the rounds; lm_eval's `,none` is dropped, `,strict-match` and the like stay.
+
+    A metric that is not finite is left out: it is no score.
+    """
     found: dict[str, list[float]] = {}
     for results in rounds:
         for task, values in {**results["results"], **results.get("groups", {})}.items():
@@ -20,7 +26,8 @@ def metrics(rounds: list[dict[str, Any]]) -> dict[str, float]:
                 metric = name.removesuffix(",none")
                 if "," in name and "_stderr" not in name and isinstance(value, int | float):
                     found.setdefault(f"{task}/{metric}", []).append(float(value))
-    return {name: sum(values) / len(values) for name, values in found.items()}
+    means = {name: sum(values) / len(values) for name, values in found.items()}
+    return {name: mean for name, mean in means.items() if math.isfinite(mean)}
 
 
 def headline(built: Built, found: dict[str, float], metric: str | None) -> str:
@@ -36,13 +43,14 @@ def headline(built: Built, found: dict[str, float], metric: str | None) -> str:
     return own[0]
 
 
-def samples(built: Built, results: dict[str, Any], rounds: list[dict[str, Any]]) -> list[Sample]:
+def samples(built: Built, results: dict[str, Any], rounds: list[dict[str, Any]], lm: Any) -> list[Sample]:
     """One sample a document, in order.
 
     Args:
         built: the tasks that were run.
         results: lm_eval's results, with prompts and all answers of each document.
         rounds: lm_eval's results for the first answers, the second answers, and so on; scores are means over them.
+        lm: the model, which knows how long its prompts may be.
     """
     made = []
     for name, task in built.tasks.items():
@@ -67,9 +75,21 @@ def samples(built: Built, results: dict[str, Any], rounds: list[dict[str, Any]])
                     target=_target(task, row),
                     responses=_responses(task, row),
                     scores={m: sum(v) / len(v) for m, v in scores.get(row["doc_id"], {}).items()},
+                    flags=["truncated"] if _truncated(task, row, lm) else [],
                 )
             )
     return made
+
+
+def _truncated(task: Any, row: dict[str, Any], lm: Any) -> bool:
+    """Whether the prompt was too long for the model, so that lm_eval cut it from the left; unknown for servers."""
+    if not isinstance(lm, HFLM):
+        return False
+    if task.OUTPUT_TYPE == "generate_until":
+        prompt, settings = row["arguments"][0]
+        return bool(len(lm.tok_encode(prompt)) > lm.max_length - settings["max_gen_toks"])
+    longest = max(("".join(map(str, arguments)) for arguments in row["arguments"]), key=len)
+    return bool(len(lm.tok_encode(longest)) > lm.max_length + 1)
 
 
 def _scores_of(row: dict[str, Any]) -> dict[str, float]:
@@ -94,8 +114,7 @@ def _shots_of(task: Any, doc: dict[str, Any]) -> list[int]:
     n = task.config.num_fewshot or 0
     if n == 0 or not isinstance(task.sampler, PinnedSampler):
         return []
-    same_split = task.fewshot_cfg.split == task.config.test_split
-    return task.sampler.positions(n, doc if same_split else None)
+    return task.sampler.positions(n, doc)
 
 
 def _target(task: Any, row: dict[str, Any]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -12,15 +13,20 @@ from lm_eval.api.samplers import ContextSampler, FirstNSampler
 from evalsweep.config import FewshotConfig
 from evalsweep.engine.data import read_split
 from evalsweep.errors import BadInput
-from evalsweep.provenance import text_hash
+from evalsweep.provenance import text_hash, value_hash
 
 
 class PinnedSampler(ContextSampler):
-    """Gives the first n documents of one fixed order; where the scored one is among them, the next takes its place."""
+    """Gives the first n documents of one fixed order; where the scored one is among them, the next takes its place.
+
+    `scored` is the document that the next prompt is for. lm_eval itself tells it only where the few-shot split is the
+    test split by name, and so shows documents their own answers elsewhere.
+    """
 
     def __init__(self, pool: Sequence[dict[str, Any]], order: Sequence[int]) -> None:
         super().__init__(list(pool), rnd=0)
         self.order = list(order)
+        self.scored: dict[str, Any] | None = None
 
     def positions(self, n: int, scored: dict[str, Any] | None = None) -> list[int]:
         """Positions in the pool of the n shots for the scored document."""
@@ -34,7 +40,7 @@ class PinnedSampler(ContextSampler):
         **_: Any,
     ) -> Sequence[dict[str, Any]]:
         documents: list[dict[str, Any]] = list(self.df)
-        return [documents[i] for i in self.positions(n, eval_doc)]
+        return [documents[i] for i in self.positions(n, self.scored)]
 
     def set_rnd(self, rnd: int | None) -> PinnedSampler:
         return self  # the order is pinned; lm_eval's few-shot seed has no say
@@ -62,23 +68,42 @@ def pin(task: Any, fewshot: FewshotConfig, num_fewshot: int | None) -> None:
             f"task.name={name}", "draws its own shots in Python, which cannot be pinned", "task.num_fewshot=0"
         )
     if fewshot.name == "file":
-        pool = _from_file(Path(str(fewshot.path)), task)
+        pool = _from_file(Path(str(fewshot.path)).expanduser(), task)
         n = len(pool) if num_fewshot is None else num_fewshot
         task.set_config("num_fewshot", n)
-        task.sampler = PinnedSampler(pool, range(len(pool)))
-        given, need = f"fewshot.path={fewshot.path}", n
+        order, spare = list(range(len(pool))), 0
+        given = f"fewshot.path={fewshot.path}"
     else:
         if fewshot.split is not None:
             _choose_split(task, fewshot.split)
         pool = list(task.fewshot_docs())
-        published = isinstance(task.sampler, FirstNSampler)
-        task.sampler = PinnedSampler(pool, _order(len(pool), fewshot, name, published))
-        # one more than the shots, to stand in where the scored document is in the pool
-        same_split = task.fewshot_cfg.split == task.config.test_split
-        given, need = f"task.num_fewshot={n} for {name}", n + (1 if same_split else 0)
-    if len(pool) < need:
-        most = max(0, len(pool) - (need - n))
-        raise BadInput(given, f"the few-shot pool holds {len(pool)} examples", f"task.num_fewshot={most}")
+        order = _order(len(pool), fewshot, name, published=isinstance(task.sampler, FirstNSampler))
+        spare = _most_copies(pool, task)
+        given = f"task.num_fewshot={n} for {name}"
+    if len(pool) < n + spare:
+        why = ", of which the scored document is left out" if spare else ""
+        most = max(0, len(pool) - spare)
+        raise BadInput(given, f"the few-shot pool holds {len(pool)} examples{why}", f"task.num_fewshot={most}")
+    task.sampler = PinnedSampler(pool, order)
+    _tell_scored(task)
+
+
+def _most_copies(pool: Sequence[dict[str, Any]], task: Any) -> int:
+    """How many examples of the pool a scored document can take away: its copies there."""
+    scored = {value_hash(doc) for doc in task.eval_docs}
+    copies = Counter(value_hash(doc) for doc in pool)
+    return max((n for doc, n in copies.items() if doc in scored), default=0)
+
+
+def _tell_scored(task: Any) -> None:
+    """Tell the sampler whose prompt is being made."""
+    original = task.fewshot_context
+
+    def fewshot_context(doc: dict[str, Any], *args: Any, **kwargs: Any) -> Any:
+        task.sampler.scored = doc
+        return original(doc, *args, **kwargs)
+
+    task.fewshot_context = fewshot_context
 
 
 def _order(size: int, fewshot: FewshotConfig, task: str, published: bool) -> list[int]:
@@ -91,13 +116,12 @@ def _order(size: int, fewshot: FewshotConfig, task: str, published: bool) -> lis
 
 
 def _choose_split(task: Any, split: str) -> None:
-    named = {"train": "train", "dev": "dev", "validation": "validation"}
     available = list(task.dataset.keys()) if hasattr(task.dataset, "keys") else []
     if split not in available:
         raise BadInput(
             f"fewshot.split={split}",
             f"task {task.task_name} has no such split; it has {', '.join(map(str, available))}",
-            f"fewshot.split={next((s for s in named if s in available), 'train')}",
+            f"fewshot.split={available[0] if available else 'train'}",
         )
     task.fewshot_cfg.split = split
 

@@ -29,8 +29,8 @@ class _Counter(CacheHook):
         self.progress(self.what, self.done, self.total)
 
 
-# What carries documents, not settings
-_CONTENT = ("context", "attention_mask", "max_length", "prompt", "messages")
+# What differs from document to document
+_CONTENT = ("context", "attention_mask", "max_length", "prompt", "messages", "seed")
 _REQUESTS = {
     "generate_until": "generating",
     "loglikelihood": "log-likelihoods",

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit, urlunsplit
+from urllib.parse import quote, unquote, urlsplit, urlunsplit
 
 from evalsweep.config import TrackingConfig
 from evalsweep.errors import BadInput, first_line
@@ -24,7 +24,7 @@ os.environ.setdefault("MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT", "true")
 
 def tracking_uri(tracking: TrackingConfig) -> str:
     """Where runs go: what was asked, else a database in the working directory."""
-    return tracking.uri or f"sqlite:///{Path.cwd() / 'mlflow.db'}"
+    return tracking.uri or f"sqlite:///{quote(str(Path.cwd() / 'mlflow.db'))}"
 
 
 def client(tracking: TrackingConfig) -> Any:
@@ -39,13 +39,19 @@ def experiment_id(mlflow: Any, tracking: TrackingConfig) -> str:
     from mlflow.exceptions import MlflowException
 
     found = mlflow.get_experiment_by_name(tracking.experiment)
+    if found is not None and found.lifecycle_stage != "active":
+        raise BadInput(
+            f"tracking.experiment={tracking.experiment}",
+            "was deleted in MLflow; restore it there, or name another",
+            f"tracking.experiment={tracking.experiment}-2",
+        )
     if found is not None:
         return str(found.experiment_id)
     uri = tracking_uri(tracking)
     # Without a server nobody else chooses where artifacts go: beside the database, as an absolute path.
     beside = None
     if uri.startswith("sqlite:///"):
-        beside = (Path(uri.removeprefix("sqlite:///")).absolute().parent / "mlartifacts").as_uri()
+        beside = (Path(unquote(uri.removeprefix("sqlite:///"))).absolute().parent / "mlartifacts").as_uri()
     # "custom model development" makes the UI open the experiment as a table of runs with their metrics
     tags = {"mlflow.experimentKind": "custom_model_development"}
     try:
@@ -69,13 +75,15 @@ def find_or_create(
 
 def check_reachable(uri: str) -> None:
     """A plain request first: MLflow's own retries would take long to say that nobody is there."""
-    if urlsplit(uri).scheme not in ("http", "https"):
-        return
     import requests
 
     try:
+        if uri in ("sqlite://", "sqlite:///", "sqlite:///:memory:"):
+            raise ValueError("a database in memory is gone with the process")
+        if urlsplit(uri).scheme not in ("http", "https"):
+            return
         requests.get(without_password(uri), timeout=10)
-    except requests.RequestException as e:
+    except (requests.RequestException, ValueError) as e:
         raise _unreachable(uri, e) from e
 
 
@@ -86,7 +94,7 @@ def reaching(uri: str) -> Iterator[None]:
 
     try:
         yield
-    except (MlflowException, SQLAlchemyError, OSError) as e:
+    except (MlflowException, SQLAlchemyError, OSError, ImportError) as e:  # ImportError: a database without its driver
         raise _unreachable(uri, e) from e
 
 

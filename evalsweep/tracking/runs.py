@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 import string
+import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from evalsweep import store
 from evalsweep.config import TrackingConfig
+from evalsweep.errors import BadInput
 from evalsweep.provenance import text_hash
 from evalsweep.record import Record
 from evalsweep.redact import redact
@@ -37,12 +39,19 @@ def open_sweep(tracking: TrackingConfig, uid: str, name: str, command: str, sing
         return None
     uri = connection.tracking_uri(tracking)
     connection.check_reachable(uri)
-    with connection.reaching(uri):
-        client = connection.client(tracking)
-        experiment = connection.experiment_id(client, tracking)
-        if single:
-            return None
-        return connection.find_or_create(client, experiment, uid, name, {KIND: "sweep", SOURCE: command}, None)
+    for pause in (2, 5, None):
+        try:
+            with connection.reaching(uri):
+                client = connection.client(tracking)
+                experiment = connection.experiment_id(client, tracking)
+                tags = {KIND: "sweep", SOURCE: command}
+                return None if single else connection.find_or_create(client, experiment, uid, name, tags, None)
+        except BadInput as e:
+            # two processes that make one new database get in each other's way; the other will be done in a moment
+            if pause is None or not any(sign in str(e) for sign in ("duplicate column", "already exists")):
+                raise
+            time.sleep(pause)
+    raise AssertionError("the last round returns or raises")
 
 
 def push_record(
@@ -83,8 +92,10 @@ def push_record(
         return run_id
 
 
-def push_summary(tracking: TrackingConfig, run_id: str, summary: Summary, sweep_dir: Path, note: str) -> str:
-    """Put a sweep's numbers, note and picture on its parent run, and end it.
+def push_summary(
+    tracking: TrackingConfig, run_id: str, summary: Summary, sweep_dir: Path, note: str, ended: bool
+) -> str:
+    """Put a sweep's numbers, note and picture on its parent run, and end it (as killed, where it was `ended` early).
 
     Returns where in MLflow's pages the sweep's jobs are shown with their scores.
 
@@ -100,7 +111,8 @@ def push_summary(tracking: TrackingConfig, run_id: str, summary: Summary, sweep_
         for file in (store.RESULTS, store.NOTE, store.PICTURE, store.SWEEP):
             if (sweep_dir / file).exists():
                 client.log_artifact(run_id, str(sweep_dir / file))
-        client.set_terminated(run_id, status="FAILED" if summary.failed else "FINISHED")
+        status = "KILLED" if ended else "FAILED" if summary.failed else "FINISHED"
+        client.set_terminated(run_id, status=status)
         headlines = metric_names(dict.fromkeys(f"{cell.task}/{cell.metric}" for cell in summary.cells))
         differs = dict.fromkeys(key for cell in summary.cells for key in cell.differs)
         columns = [f"metrics.`{name}`" for name in headlines.values()] + [f"params.`{key}`" for key in differs]
