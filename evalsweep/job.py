@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import io
 import logging
 import time
@@ -59,6 +60,8 @@ def run(job: JobConfig, run_dir: Path, place: Place) -> Record:
         except BaseException as e:
             log.exception("the job was ended")
             status, error, interrupt = KILLED, f"ended by {type(e).__name__}", e
+        # asyncio complains, headers and all, of requests that were given up, once they are collected: now, into the log
+        gc.collect()
     record = _record(job, place, found, status, error, started)
     try:
         if found is not None:

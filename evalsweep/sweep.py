@@ -67,7 +67,7 @@ def run(argv: Sequence[str]) -> int:
 
 
 def _arguments(parser: argparse.ArgumentParser, argv: Sequence[str]) -> argparse.Namespace:
-    args, unknown = parser.parse_known_args(list(argv))
+    args, unknown = parser.parse_known_intermixed_args(list(argv))
     if unknown:
         name = unknown[0].lstrip("-").partition("=")[0]
         raise BadInput(

@@ -55,7 +55,7 @@ def composed(*overrides: str) -> Iterator[Plan]:
     """The plan for a command line, in this process."""
     from hydra._internal.utils import get_args_parser
 
-    args = get_args_parser().parse_args(list(overrides))
+    args = get_args_parser().parse_intermixed_args(list(overrides))
     hydra = compose.open_hydra(args.config_dir)
     try:
         yield compose.plan(hydra, args)

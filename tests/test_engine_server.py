@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import socket
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 from completions_server import serving
@@ -33,22 +35,63 @@ def test_a_server_answers_as_the_model_itself_does(model_folder, monkeypatch):
 
 
 def test_the_samples_of_a_document_have_seeds_of_their_own_and_repeat(model_folder):
-    with serving(model_folder) as (url, _):
+    with serving(model_folder) as (url, seen):
         own = ("model=server", f"model.base_url={url}", "model.pretrained=smol", "temperature=1.2")
         job = job_of(*own, "task.limit=2", "task.samples=3")
         first, again = (evaluate(job, lambda *_: None) for _ in range(2))
     assert [s.responses for s in first.samples] == [s.responses for s in again.samples]
-    assert all(len(set(s.responses)) > 1 for s in first.samples)
+    assert any(len(set(s.responses)) > 1 for s in first.samples)
+    seeds = {}
+    for body in (request["body"] for request in seen):
+        seeds.setdefault(body["prompt"], []).append(body["seed"])
+    assert all(len(of_prompt) == 6 and len(set(of_prompt)) == 3 for of_prompt in seeds.values())
 
 
 def test_log_likelihoods_of_a_server_need_a_tokenizer(model_folder):
     with serving(model_folder) as (url, seen):
+        own = ("model=server", f"model.base_url={url}", "model.pretrained=x", "task=sample_choice")
         with pytest.raises(BadInput, match="need its tokenizer"):
-            evaluate(
-                job_of("model=server", f"model.base_url={url}", "model.pretrained=x", "task=sample_choice"),
-                lambda *_: None,
-            )
+            evaluate(job_of(*own), lambda *_: None)
         assert seen == []
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "told"),
+    [
+        (500, b"oops", "broke off or refused a request"),
+        (404, b"<html>", "broke off or refused a request"),
+        (200, b'{"error": "no such model"}', "no answer of a completions endpoint"),
+        (200, b'{"choices": []}', "no answer of a completions endpoint"),
+        (200, b'{"choices": [{"index": 0, "text": null}]}', "no answer of a completions endpoint"),
+    ],
+)
+def test_a_server_that_answers_badly_is_one_line_and_the_traceback_is_in_the_log(run, tmp_path, status, body, told):
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self):
+            self.rfile.read(int(self.headers["Content-Length"]))
+            self.send_response(status)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_):
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        url = f"http://127.0.0.1:{server.server_port}/v1/completions"
+        own = ("model=server", f"model.base_url={url}", "model.pretrained=x", "task.limit=3", "tracking=off")
+        done = run(*own, "hydra.run.dir=out")
+    finally:
+        server.shutdown()
+        server.server_close()
+    assert done.returncode == 1
+    (line,) = [line for line in done.stderr.splitlines() if not line.startswith("[")]
+    assert f"model.base_url={url}" in line
+    assert told in line
+    assert "Traceback" in (tmp_path / "out" / "evalsweep.log").read_text()
 
 
 def test_a_server_that_is_not_there_is_one_line():

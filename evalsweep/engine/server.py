@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import socket
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -80,8 +79,6 @@ def served(model: ModelConfig) -> Iterator[None]:
         raise _broken(
             model, f"this is no answer of a completions endpoint ({type(e).__name__}: {first_line(e)})"
         ) from e
-    finally:
-        gc.collect()  # asyncio complains of requests that were given up when they are collected: now, into the log
 
 
 def _broken(model: ModelConfig, problem: str) -> BadInput:

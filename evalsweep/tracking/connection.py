@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -24,7 +25,9 @@ os.environ.setdefault("MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT", "true")
 
 def tracking_uri(tracking: TrackingConfig) -> str:
     """Where runs go: what was asked, else a database in the working directory."""
-    return tracking.uri or f"sqlite:///{quote(str(Path.cwd() / 'mlflow.db'))}"
+    # only what a URI would misread: MLflow makes an (empty) folder of the name before decoding
+    path = re.sub("[%?#]", lambda match: quote(match.group()), str(Path.cwd() / "mlflow.db"))
+    return tracking.uri or f"sqlite:///{path}"
 
 
 def client(tracking: TrackingConfig) -> Any:
