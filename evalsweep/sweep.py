@@ -220,7 +220,7 @@ def _mirror(plan: compose.Plan, parent: str | None, summary: Summary, ended: boo
     settings = plan.first.tracking
     if settings.name == "off":
         return
-    uri = tracking.tracking_uri(settings)
+    uri = settings.uri or "sqlite:///mlflow.db"  # as seen from here
     page = ""
     if parent is not None:
         try:
@@ -232,8 +232,8 @@ def _mirror(plan: compose.Plan, parent: str | None, summary: Summary, ended: boo
     if uri.startswith("http"):
         say(f"MLflow   {tracking.without_password(uri)}{page}")
     else:
-        say(f"MLflow   {uri}")
-        say(f"         mlflow server --backend-store-uri {shlex.quote(uri)}  shows it at http://127.0.0.1:5000{page}")
+        say(f"MLflow   {uri}, shown by: mlflow server --backend-store-uri {shlex.quote(uri)}")
+        say(f"         at http://127.0.0.1:5000{page}")
 
 
 def _stopped_code() -> int:
