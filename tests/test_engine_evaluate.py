@@ -7,7 +7,7 @@ import json
 import pytest
 from conftest import job_of
 
-from evalsweep.engine import causal, models
+from evalsweep.engine import causal, embedded, models
 from evalsweep.engine.evaluate import Evaluation, evaluate
 from evalsweep.errors import BadInput
 
@@ -151,6 +151,16 @@ def test_long_prompts_make_smaller_batches_and_the_same_log_likelihoods(monkeypa
     assert all(rows == 1 or rows * tokens <= 150 for rows, tokens in batches)
     for a, b in zip(whole.samples, small.samples, strict=True):
         assert a.responses == pytest.approx(b.responses, abs=1e-3)
+
+
+def test_the_embedded_model_comes_from_the_hub_where_its_package_is_not_installed(monkeypatch):
+    monkeypatch.setattr(embedded, "PACKAGE", "no_such_package")
+    assert embedded.locate() == "HuggingFaceTB/SmolLM2-135M-Instruct"
+
+
+def test_the_embedded_model_is_converted_once(model_folder, monkeypatch):
+    monkeypatch.setattr(embedded, "_convert", lambda *_: pytest.fail("converted again"))
+    assert embedded.locate() == str(model_folder)
 
 
 def test_the_model_stays_loaded_between_jobs():
