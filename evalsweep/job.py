@@ -59,7 +59,7 @@ def run(job: JobConfig, run_dir: Path, place: Place) -> Record:
             error = redact(first_line(e) if isinstance(e, BadInput) else f"{type(e).__name__}: {first_line(e)}")
         except BaseException as e:
             log.exception("the job was ended")
-            status, error, interrupt = KILLED, f"ended by {type(e).__name__}", e
+            status, error, interrupt = KILLED, f"stopped before it was done ({type(e).__name__})", e
         # asyncio complains, headers and all, of requests that were given up, once they are collected: now, into the log
         gc.collect()
     record = _record(job, place, found, status, error, started)

@@ -45,7 +45,7 @@ def test_shots_from_a_file_are_exactly_those_in_order(gsm8k, tmp_path):
     rows = [{"question": f"file {i}?", "answer": f"#### {i}"} for i in range(3)]
     path = write_jsonl(tmp_path / "shots.jsonl", rows)
     own = ("task=gsm8k", f"task.data={gsm8k}", "fewshot=file", f"fewshot.path={path}")
-    assert shots(*own, "task.num_fewshot=null") == ["Question: file 0?", "Question: file 1?", "Question: file 2?"]
+    assert shots(*own) == ["Question: file 0?", "Question: file 1?", "Question: file 2?"]
     assert shots(*own, "task.num_fewshot=2") == ["Question: file 0?", "Question: file 1?"]
     with pytest.raises(BadInput, match="holds 3 examples"):
         shots(*own, "task.num_fewshot=4")

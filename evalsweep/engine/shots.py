@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 from collections import Counter
 from collections.abc import Sequence
@@ -30,7 +31,8 @@ class PinnedSampler(ContextSampler):
 
     def positions(self, n: int, scored: dict[str, Any] | None = None) -> list[int]:
         """Positions in the pool of the n shots for the scored document."""
-        return [i for i in self.order if scored is None or self.df[i] != scored][:n]
+        others = (i for i in self.order if scored is None or self.df[i] != scored)
+        return list(itertools.islice(others, n))
 
     def sample(
         self,
