@@ -141,7 +141,7 @@ def _cell(members: Sequence[tuple[str, Record]], keys: Sequence[str]) -> Cell:
 def _is_share(metric: str) -> bool:
     """Whether a metric is a share of documents, which cannot leave [0, 1]."""
     name = metric.partition("/")[2].partition(",")[0]
-    return name in ("acc", "acc_norm", "exact_match", "em") or name.startswith(("pass@", "pass_at_"))
+    return name in ("acc", "acc_norm", "exact_match", "em") or name.startswith(("pass@", "pass_at_", "numeric"))
 
 
 def cells_by_task(summary: Summary) -> Mapping[str, list[Cell]]:

@@ -159,7 +159,7 @@ def test_code_of_the_model_is_off_under_every_name(tmp_path):
 
 def test_a_headline_that_the_task_does_not_yield_is_refused_before_it_runs(gsm8k):
     with pytest.raises(
-        BadInput, match=r"yields exact_match,strict-match and exact_match,flexible-extract \(did you mean"
+        BadInput, match=r"yields exact_match,strict-match and exact_match,flexible-extract and numeric \(did you mean"
     ):
         build("task=gsm8k", f"task.data={gsm8k}", "task.metric='exact_match,strict'")
 

@@ -56,9 +56,9 @@ def evaluate(job: JobConfig, progress: Progress) -> Evaluation:
     generates = any(task.OUTPUT_TYPE == "generate_until" for task in built.tasks.values())
     if job.task.samples > 1 and generates:
         rounds = _score_each_answer(built, job, system)
-    metrics = scoring.metrics(rounds)
-    headline = scoring.headline(built, metrics, job.task.metric)
     samples = scoring.samples(built, results, rounds, loaded.lm)
+    metrics = scoring.metrics(rounds) | scoring.numeric_metrics(samples)
+    headline = scoring.headline(built, metrics, job.task.metric)
     return Evaluation(
         samples=samples,
         metrics=metrics,

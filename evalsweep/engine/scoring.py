@@ -7,6 +7,7 @@ from typing import Any
 
 from lm_eval.models.huggingface import HFLM
 
+from evalsweep.engine.numeric import FLEXIBLE, NUMERIC, is_numeric, number_of
 from evalsweep.engine.shots import PinnedSampler
 from evalsweep.engine.tasks import Built
 from evalsweep.errors import BadInput
@@ -28,6 +29,23 @@ def metrics(rounds: list[dict[str, Any]]) -> dict[str, float]:
                     found.setdefault(f"{task}/{metric}", []).append(float(value))
     means = {name: sum(values) / len(values) for name, values in found.items()}
     return {name: mean for name, mean in means.items() if math.isfinite(mean)}
+
+
+def numeric_metrics(samples: list[Sample]) -> dict[str, float]:
+    """evalsweep's own score of GSM8K, by task.
+
+    Three shares: of answers whose number is right, of answers that give none, and of documents on which the score and
+    lm_eval's flexible pattern disagree.
+    """
+    found: dict[str, list[float]] = {}
+    for sample in samples:
+        if NUMERIC not in sample.scores:
+            continue
+        silent = sum(number_of(text) is None for text in sample.responses) / len(sample.responses)
+        differs = sample.scores[NUMERIC] != sample.scores.get(FLEXIBLE, sample.scores[NUMERIC])
+        for name, value in ((NUMERIC, sample.scores[NUMERIC]), ("no_number", silent), ("disagrees", float(differs))):
+            found.setdefault(f"{sample.task}/{NUMERIC if name == NUMERIC else f'{NUMERIC}_{name}'}", []).append(value)
+    return {name: sum(values) / len(values) for name, values in found.items()}
 
 
 def headline(built: Built, found: dict[str, float], metric: str | None) -> str:
@@ -74,11 +92,19 @@ def samples(built: Built, results: dict[str, Any], rounds: list[dict[str, Any]],
                     shots=_shots_of(task, row["doc"]),
                     target=_target(task, row),
                     responses=_responses(task, row),
-                    scores={m: sum(v) / len(v) for m, v in scores.get(row["doc_id"], {}).items()},
+                    scores={m: sum(v) / len(v) for m, v in scores.get(row["doc_id"], {}).items()} | _numeric(name, row),
                     flags=["truncated"] if _truncated(task, row, lm) else [],
                 )
             )
     return made
+
+
+def _numeric(task: str, row: dict[str, Any]) -> dict[str, float]:
+    if not is_numeric(task):
+        return {}
+    target = number_of(str(row["target"]))
+    answers = [number_of(str(text)) for text in row["resps"][0]]
+    return {NUMERIC: sum(answer is not None and answer == target for answer in answers) / len(answers)}
 
 
 def _truncated(task: Any, row: dict[str, Any], lm: Any) -> bool:

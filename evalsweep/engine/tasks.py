@@ -20,6 +20,7 @@ from lm_eval.tasks._yaml_loader import load_yaml
 
 from evalsweep.config import DecodingConfig, JobConfig
 from evalsweep.engine import data, shots
+from evalsweep.engine.numeric import NUMERIC, is_numeric
 from evalsweep.errors import BadInput, did_you_mean, first_line
 from evalsweep.provenance import value_hash
 
@@ -227,6 +228,7 @@ def _check_metric(root: Task | Group, leaves: dict[str, Any], metric: str | None
         if any(callable(m.get("metric")) for m in listed) or not metrics:
             return  # named by the task's own code
     expected = [f"{m},{f}".removesuffix(",none") for m in metrics for f in filters]
+    expected += [NUMERIC] if any(map(is_numeric, leaves)) and not isinstance(root, Group) else []
     if metric is not None and metric not in expected:
         raise BadInput(
             f"task.metric={metric}",

@@ -1,0 +1,163 @@
+"""The number that a written answer gives."""
+
+from __future__ import annotations
+
+import json
+from fractions import Fraction
+
+import pytest
+from conftest import SHARED
+from hypothesis import given
+from hypothesis import strategies as st
+
+from evalsweep.engine.numeric import number_of
+
+HALF, THIRD = Fraction(1, 2), Fraction(1, 3)
+
+ANSWERS = {
+    # GSM8K's own marker
+    "#### 18": 18,
+    "####18": 18,
+    "#### $123": 123,
+    "#### 5.0": 5,
+    "#### -7": -7,
+    "#### 1,234": 1234,
+    "#### 1,234,567": 1234567,
+    "#### $1,000.50": Fraction(2001, 2),
+    "#### 50%": 50,
+    "#### 0.5": HALF,
+    "#### .5": HALF,
+    "#### 12 dollars": 12,
+    "#### 12.": 12,
+    "#### 18 dollars for 3 eggs": 18,
+    "#### 7/2": Fraction(7, 2),
+    # other markers; the last one wins
+    "#### 16 #### 18": 18,
+    "#### 3\n#### 4": 4,
+    "The answer is 12": 12,
+    "The answer is 12.": 12,
+    "the answer is $5.00": 5,
+    "The answer is **42**.": 42,
+    "So the answer is 3 + 4 = 7.": 7,
+    "The answer is 18. Done in 3 steps.": 18,
+    "The answer is\n\n18": 18,
+    "The final answer is 9": 9,
+    "Final answer: 9 apples": 9,
+    "**Final Answer:** 72": 72,
+    "Answer: The answer is 4": 4,
+    "The answer is unclear. I think 7": 7,
+    "The answer is 10-15.": None,
+    # boxes and LaTeX
+    r"\boxed{42}. Done in 3 steps": 42,
+    r"$\boxed{42}$": 42,
+    r"\boxed{\$1{,}000}": 1000,
+    r"\boxed{\text{18 eggs}}": 18,
+    r"\boxed{\frac{1}{2}}": HALF,
+    r"\boxed{-3}": -3,
+    r"so \boxed{5} but then \boxed{6}": 6,
+    r"\(18\)": 18,
+    r"18\%": 18,
+    "The total is $$18$$": 18,
+    # going on to another question
+    "8\n\nQuestion 2": 8,
+    "8\n\nQuestion: Tom has 5 pens": 8,
+    "Answer: 8\n\nQuestion 2: What": 8,
+    "He has 5 apples.\nQ: What is 2+2?\nA: 4": 5,
+    "#### 8\n\nQuestion: Tom has 5 pens\nAnswer: #### 9": 8,
+    # no marker: the last number
+    "16 - 3 - 4 = 9 eggs, 9 * 2 = 18": 18,
+    "She makes $18 every day": 18,
+    "5, 6": 6,
+    "x = 5": 5,
+    "(5)": 5,
+    "0": 0,
+    # separators, currency, units
+    "It costs 1 000 euros": 1000,
+    "It costs 1\u202f000 euros": 1000,
+    "1'000": 1000,
+    "$5.00": 5,
+    "$ 5": 5,
+    "€5": 5,
+    "5€": 5,
+    "about 5kg": 5,
+    "5 km/h": 5,
+    "2.50 dollars": Fraction(5, 2),
+    "\uff15": 5,
+    # signs
+    "-5": -5,
+    "\u22125": -5,
+    "- 5": -5,
+    "-$5": -5,
+    "$-5": -5,
+    "+5": 5,
+    # fractions are fractions; ranges, times, ordinals and names are no numbers
+    "1/3": THIRD,
+    "It is 1/3": THIRD,
+    "2 1/2": Fraction(5, 2),
+    "16-8": None,
+    "10-15": None,
+    "10\u201315 eggs": None,
+    "between 10 to 15": None,
+    "at 3:30": None,
+    "3rd place": None,
+    "A4 paper": None,
+    "1,5": None,
+    "5/0": None,
+    "no number": None,
+    "": None,
+}
+
+
+@pytest.mark.parametrize("text", ANSWERS, ids=repr)
+def test_the_number_of_an_answer(text):
+    assert number_of(text) == ANSWERS[text]
+
+
+DECORATIONS = [
+    "#### {}",
+    "The answer is {}.",
+    "so it is {} in all",
+    "**{}**",
+    r"\boxed{{{}}}",
+    "Final answer: {} apples",
+    "5 - 2 = 3, so\n#### {}",
+    "{}\n\nQuestion: Ann has 7 cats.",
+]
+WRITINGS = [
+    lambda n: f"{n}",
+    lambda n: f"{n:,}",
+    lambda n: f"{n}.0",
+    lambda n: f"{n:,}.00",
+    lambda n: f"${n:,}" if n >= 0 else f"-${-n:,}",
+    lambda n: f"{n}%",
+    lambda n: f"{n:,}".replace(",", " "),
+    lambda n: f"{n}".replace("-", "\u2212"),
+]
+
+
+@given(st.integers(-(10**9), 10**9), st.sampled_from(DECORATIONS), st.sampled_from(WRITINGS))
+def test_a_whole_number_written_in_any_supported_way_is_read_back(n, decoration, writing):
+    assert number_of(decoration.format(writing(n))) == n
+
+
+@given(st.decimals(-(10**6), 10**6, places=2), st.sampled_from(DECORATIONS))
+def test_a_decimal_is_read_back(value, decoration):
+    assert number_of(decoration.format(value)) == Fraction(value)
+
+
+@given(st.integers(1, 999), st.integers(1, 999), st.sampled_from(DECORATIONS))
+def test_a_fraction_is_never_one_of_its_parts(above, below, decoration):
+    assert number_of(decoration.format(f"{above}/{below}")) == Fraction(above, below)
+
+
+@given(st.text())
+def test_any_text_is_read_without_an_error(text):
+    number_of(text)
+
+
+@pytest.mark.skipif(not SHARED.is_dir(), reason="the benchmark data beside the checkout is not here")
+def test_all_gold_answers_of_gsm8k_are_read():
+    for split in ("train", "test"):
+        for line in (SHARED / "gsm8k" / f"{split}.jsonl").read_text().splitlines():
+            answer = json.loads(line)["answer"]
+            assert number_of(answer) == Fraction(answer.rpartition("#### ")[2].replace(",", ""))
