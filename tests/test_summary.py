@@ -120,8 +120,20 @@ def test_the_table_has_a_row_a_cell_and_says_what_the_interval_is():
 
 
 @pytest.mark.parametrize("width", [60, 80, 120])
-def test_the_table_fits_the_terminal(width):
-    assert max(map(len, table.terminal(sweep(), width).splitlines())) <= width
+def test_the_table_fits_the_terminal_and_breaks_no_number(width):
+    wide = [
+        record(score, f"task={task}", f"seed={seed}", f"prompt={prompt}", f"temperature={t}")
+        for t in (0.2, 0.7)
+        for task in ("sample", "sample_choice")
+        for prompt in ("none", "helpful_assistant")
+        for seed, score in enumerate((0.5, 0.51))
+    ]
+    for summary in (sweep(), summarise(wide)):
+        text = table.terminal(summary, width)
+        assert max(map(len, text.splitlines())) <= width
+        for cell in summary.cells:
+            if cell.interval.low is not None:
+                assert f"{cell.interval.low:.3f} to {cell.interval.high:.3f}" in text
 
 
 def test_markdown_leaves_no_html_of_a_failure_alive():

@@ -15,7 +15,7 @@ def scores(summary: Summary) -> bytes:
     from matplotlib.figure import Figure  # slow to import; Figure alone needs no display
 
     cells = summary.cells
-    figure = Figure(figsize=(8, 1.4 + 0.55 * len(cells)), dpi=120, layout="constrained")
+    figure = Figure(figsize=(10, 1.4 + 0.5 * len(cells)), dpi=120, layout="constrained")
     axes = figure.subplots()
     for y, cell in enumerate(cells):
         i = cell.interval
@@ -32,14 +32,13 @@ def scores(summary: Summary) -> bytes:
             )
         axes.plot([run.score for run in cell.runs], [y] * len(cell.runs), "o", color=INK, markersize=5, alpha=0.6)
         axes.plot([cell.spread.mean], [y], "D", color=BLUE, markersize=7, markeredgecolor="white")
-    axes.set_yticks(range(len(cells)), [cell_name(cell) for cell in cells])
+    axes.set_yticks(range(len(cells)), [cell_name(cell) for cell in cells], fontsize=9)
     axes.set_ylim(len(cells) - 0.5, -0.5)
-    axes.margins(x=0.12)
+    axes.margins(x=0.2)
     metrics = list(dict.fromkeys(cell.metric for cell in cells))
     axes.set_xlabel(" / ".join(metrics))
-    axes.set_title(
-        "Runs (dots), mean (diamond), 95% interval: same questions, another run", fontsize=9, color=INK, loc="left"
-    )
+    title = "Runs (dots), mean (diamond), 95% interval: same questions, another run"
+    figure.suptitle(title, fontsize=9, color=INK, x=0.01, ha="left")
     axes.grid(axis="x", color="#dddddd", linewidth=0.8)
     axes.set_axisbelow(True)
     for side in ("top", "right", "left"):

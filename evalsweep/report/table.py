@@ -21,15 +21,12 @@ def terminal(summary: Summary, width: int = 100, colour: bool = False) -> str:
     console = Console(file=out, width=width, force_terminal=colour, no_color=not colour, highlight=False)
     if summary.cells:
         table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-        heads, rows = _table(summary.cells)
-        text = len(heads) - len(_NUMBERS)
-        if width < WIDE:
-            kept = [i for i, head in enumerate(heads) if head not in _SPARED]
-            heads, rows = [heads[i] for i in kept], [[row[i] for i in kept] for row in rows]
+        heads, rows = _fitting(*_table(summary.cells), width)
         for i, head in enumerate(heads):
-            table.add_column(
-                head, justify="left" if i < text else "right", overflow="fold", min_width=_widest_word(head)
-            )
+            if head in _NUMBERS:
+                table.add_column(head, justify="right", no_wrap=True, min_width=_widest(i, heads, rows))
+            else:
+                table.add_column(head, overflow="fold")
         for row in rows:
             table.add_row(*map(escape, row))
         console.print(table)
@@ -63,8 +60,7 @@ def markdown(summary: Summary) -> str:
     return "\n".join(lines).strip() + "\n"
 
 
-WIDE = 88  # columns; narrower terminals go without what results_summary.json has anyway
-_SPARED = ("median", "min", "max")
+_GAP, _LEAST = 3, 4  # columns between two columns of the table; what a column of text may shrink to
 _NUMBERS = ("runs", "mean", "sd", "median", "min", "max", "95% interval")
 
 
@@ -82,16 +78,28 @@ def _table(cells: Sequence[Cell]) -> tuple[list[str], list[list[str]]]:
     return heads, rows
 
 
+def _fitting(heads: list[str], rows: list[list[str]], width: int) -> tuple[list[str], list[list[str]]]:
+    """The table without the numbers for which there is no room; results_summary.json has them all."""
+    for spared, text_shrinks in (((), False), (("median", "min", "max"), True), (("median", "min", "max", "sd"), True)):
+        kept = [i for i, head in enumerate(heads) if head not in spared]
+        widths = [_widest(i, heads, rows) for i in kept]
+        if text_shrinks:
+            widths = [w if heads[i] in _NUMBERS else min(w, _LEAST) for i, w in zip(kept, widths, strict=True)]
+        if sum(widths) + _GAP * len(widths) <= width:
+            break
+    return [heads[i] for i in kept], [[row[i] for i in kept] for row in rows]
+
+
+def _widest(i: int, heads: list[str], rows: list[list[str]]) -> int:
+    return max(len(heads[i]), *(len(row[i]) for row in rows))
+
+
 def _metrics(cells: Sequence[Cell]) -> str:
     """The headline metric, by task where tasks have different ones."""
     by_task = {cell.task: cell.metric for cell in cells}
     if len(set(by_task.values())) == 1:
         return cells[0].metric
     return "; ".join(f"{task}: {metric}" for task, metric in by_task.items())
-
-
-def _widest_word(head: str) -> int:
-    return max(map(len, head.split()))
 
 
 def _notes(cells: Sequence[Cell]) -> list[str]:
