@@ -2,6 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
+PORT ?= 5000
 
 .PHONY: sweep test check lint ui format clean
 
@@ -19,8 +20,10 @@ lint: $(READY)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
+# Without its job runner MLflow starts in seconds.
+ui: export MLFLOW_SERVER_ENABLE_JOB_EXECUTION = false
 ui: $(READY)
-	MLFLOW_SERVER_ENABLE_JOB_EXECUTION=false $(BIN)/mlflow server --backend-store-uri sqlite:///mlflow.db --port 5000
+	$(BIN)/mlflow server --backend-store-uri sqlite:///mlflow.db --workers 1 --port $(PORT)
 
 format: $(READY)
 	$(BIN)/ruff format .

@@ -11,8 +11,14 @@ def main() -> None:
     if words and "=" not in words[0] and not words[0].startswith(("-", "+", "~")):
         print(f"evalsweep: {words[0]}: is no command and no key=value; see python -m evalsweep --help", file=sys.stderr)
         sys.exit(2)
-    from evalsweep.sweep import run
-
+    try:
+        from evalsweep.sweep import run
+    except ModuleNotFoundError as e:
+        print(
+            f"evalsweep: {e.name} is not installed for {sys.executable}; see `make sweep`, then use .venv/bin/python",
+            file=sys.stderr,
+        )
+        sys.exit(2)
     sys.exit(run(words))
 
 

@@ -1,4 +1,4 @@
-"""What must be there before the first job starts: folders, files, tasks."""
+"""What must be there before the first job starts: folders, files, servers, tasks."""
 
 from __future__ import annotations
 
@@ -26,6 +26,10 @@ def check(jobs: Sequence[JobConfig]) -> None:
             _need("fewshot.path", job.fewshot.path, "file", "fewshot.path=shots.jsonl")
         if job.prompt.file:
             _need("prompt.file", job.prompt.file, "file", "prompt.file=system.txt")
+    for url in dict.fromkeys(str(job.model.base_url) for job in jobs if job.model.kind == "server"):
+        from evalsweep.engine.server import reach  # seconds of imports, which the first job would need anyway
+
+        reach(url)
     for name in dict.fromkeys(job.task.name for job in jobs):
         if name not in task_options():
             from evalsweep.engine.tasks import check_name  # seconds of imports, for lm_eval's own names alone

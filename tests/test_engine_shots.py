@@ -6,6 +6,7 @@ import pytest
 from conftest import job_of, write_jsonl
 
 from evalsweep.engine import tasks
+from evalsweep.engine.evaluate import evaluate
 from evalsweep.errors import BadInput
 
 
@@ -39,6 +40,13 @@ def test_a_published_order_is_kept_by_fixed_and_varied_by_resampled():
     orders = {tuple(shots(*own, "fewshot=resampled", f"seed={s}")) for s in range(4)}
     assert len(orders) > 1
     assert {frozenset(order) for order in orders} == {frozenset(shots(*own))}
+
+
+def test_a_pool_without_a_choice_is_an_alarm():
+    own = ("task=sample_choice", "fewshot=resampled", "task.limit=2")
+    whole = evaluate(job_of(*own, "task.num_fewshot=5"), lambda *_: None)
+    assert any("seeds differ in their order alone" in alarm for alarm in whole.alarms)
+    assert evaluate(job_of(*own, "task.num_fewshot=2"), lambda *_: None).alarms == []
 
 
 def test_shots_from_a_file_are_exactly_those_in_order(gsm8k, tmp_path):

@@ -173,6 +173,7 @@ def _log_of(sweep, record):
         ("tracking=mlflow tracking.uri=sqlite:////proc/x/mlflow.db", "MLflow cannot be used there", 2),
         ("tracking=mlflow tracking.uri=postgresql://u:pw@localhost/db", "MLflow cannot be used there", 2),
         ("tracking=mlflow tracking.uri=sqlite://", "is gone with the process", 2),
+        ("model=server model.base_url=http://127.0.0.1:9/v1 model.pretrained=x", "no server answers there", 2),
         ("task=humaneval", "runs code that the model wrote", 2),
     ],
 )

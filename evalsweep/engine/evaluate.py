@@ -70,7 +70,7 @@ def evaluate(job: JobConfig, progress: Progress) -> Evaluation:
         },
         provenance={**loaded.identity, **built.provenance, "prompt_hash": text_hash(system) if system else None},
         responses_hash=value_hash([[s.task, s.doc_id, s.responses] for s in samples]),
-        alarms=_alarms(job, generates, samples),
+        alarms=_alarms(job, built, samples),
     )
 
 
@@ -148,12 +148,19 @@ def _check_tokenizer(built: tasks.Built, job: JobConfig) -> None:
                 )
 
 
-def _alarms(job: JobConfig, generates: bool, samples: list[Sample]) -> list[str]:
+def _alarms(job: JobConfig, built: tasks.Built, samples: list[Sample]) -> list[str]:
+    """What a reader of the scores must know, one line each."""
     alarms = []
+    generates = any(task.OUTPUT_TYPE == "generate_until" for task in built.tasks.values())
     if not generates and job.temperature > 0:
         alarms.append(f"temperature does not affect {job.task.name}: it compares log-likelihoods, nothing is sampled")
     if not generates and job.task.samples > 1:
         alarms.append(f"task.samples={job.task.samples} has no effect on {job.task.name}: it compares log-likelihoods")
+    small = [n for n, t in built.tasks.items() if (k := t.config.num_fewshot or 0) and len(t.sampler.df) <= k]
+    if job.fewshot.name == "resampled" and small:
+        alarms.append(
+            f"the few-shot pool of {small[0]} holds no more than its shots: seeds differ in their order alone"
+        )
     cut = sum("truncated" in sample.flags for sample in samples)
     if cut:
         alarms.append(f"{cut} of {len(samples)} prompts of {job.task.name} were cut from the left to fit the model")

@@ -85,22 +85,30 @@ def _broken(model: ModelConfig, problem: str) -> BadInput:
     return BadInput(f"model.base_url={model.base_url}", f"{problem}; the server's own log says why")
 
 
+def reach(base_url: str) -> str:
+    """Host and port of a server that answers.
+
+    Errors: BadInput where nobody does.
+    """
+    try:
+        url = urlsplit(base_url)
+        port = url.port or {"https": 443, "http": 80}[url.scheme]
+        with socket.create_connection((str(url.hostname), port), timeout=10):
+            return f"{url.hostname}:{port}"
+    except (OSError, KeyError, ValueError) as e:
+        raise BadInput(
+            f"model.base_url={base_url}",
+            f"no server answers there ({first_line(e)}); start it, or mend the address",
+            "model.base_url=http://localhost:8000/v1/completions",
+        ) from e
+
+
 def connect(model: ModelConfig, seed: int) -> tuple[LM, dict[str, Any]]:
     """A client for the server, and what is known of it.
 
     Errors: BadInput where nobody answers.
     """
-    url = urlsplit(str(model.base_url))
-    try:
-        port = url.port or {"https": 443, "http": 80}[url.scheme]
-        with socket.create_connection((str(url.hostname), port), timeout=10):
-            pass
-    except (OSError, KeyError, ValueError) as e:
-        raise BadInput(
-            f"model.base_url={model.base_url}",
-            f"no server answers there ({first_line(e)}); start it, or mend the address",
-            "model.base_url=http://localhost:8000/v1/completions",
-        ) from e
+    where = reach(str(model.base_url))
     lm = Completions(
         seed=seed,
         extra_body=model.extra_body,
@@ -118,7 +126,7 @@ def connect(model: ModelConfig, seed: int) -> tuple[LM, dict[str, Any]]:
         "model_revision": model.revision,
         "model_hash": None,
         "dtype": "unknown: the server decides",
-        "device": f"server {url.hostname}:{port}",
+        "device": f"server {where}",
         "max_length": model.max_length or DEFAULT_LENGTH,
         "request_seeds": "SHA-256 of seed|sample|prompt, first 64 bits modulo 2**31",
         "chat_template_hash": None,

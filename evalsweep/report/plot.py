@@ -1,4 +1,4 @@
-"""The picture of a sweep: a row a cell, its runs as dots, its mean and interval."""
+"""The picture of a sweep: a row a cell, its runs as dots, its mean as a tick on its interval."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ def scores(summary: Summary) -> bytes:
                 fontsize=8,
                 color=GREY,
             )
+        axes.plot([cell.spread.mean], [y], "|", color=BLUE, markersize=20, markeredgewidth=2.5)
         axes.plot([run.score for run in cell.runs], [y] * len(cell.runs), "o", color=INK, markersize=5, alpha=0.6)
-        axes.plot([cell.spread.mean], [y], "D", color=BLUE, markersize=7, markeredgecolor="white")
     axes.set_yticks(range(len(cells)), [cell_name(cell) for cell in cells], fontsize=9)
     axes.set_ylim(len(cells) - 0.5, -0.5)
     axes.margins(x=0.2)
     metrics = list(dict.fromkeys(cell.metric for cell in cells))
     axes.set_xlabel(" / ".join(metrics))
-    title = "Runs (dots), mean (diamond), 95% interval: same questions, another run"
+    title = "Runs (dots), mean (tick), 95% interval: same questions, another run"
     figure.suptitle(title, fontsize=9, color=INK, x=0.01, ha="left")
     axes.grid(axis="x", color="#dddddd", linewidth=0.8)
     axes.set_axisbelow(True)
