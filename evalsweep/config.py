@@ -1,11 +1,8 @@
-"""What a job is asked to do: the schema of `conf/`, its checks, and the identity of a configuration."""
+"""What a job is asked to do: the schema of `conf/` and its checks."""
 
 from __future__ import annotations
 
-import hashlib
-import json
 import math
-from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -285,77 +282,3 @@ def _one_of(key: str, value: str, allowed: tuple[str, ...]) -> None:
 def _positive(key: str, value: int | None) -> None:
     if value is not None and value < 1:
         raise BadInput(f"{key}={value}", "must be 1 or more", f"{key}=1")
-
-
-def identity(config: Mapping[str, Any]) -> dict[str, Any]:
-    """The part of a configuration that can move a score: all but the tracking."""
-    return {k: v for k, v in config.items() if k != "tracking"}
-
-
-def without_seed(config: Mapping[str, Any]) -> dict[str, Any]:
-    """What the runs of one cell share: the identity without the seed and what is tied to it."""
-    shared = {k: v for k, v in identity(config).items() if k != "seed"}
-    if shared["fewshot"]["name"] == "resampled":
-        shared["fewshot"] = {k: v for k, v in shared["fewshot"].items() if k != "seed"}
-    return shared
-
-
-def config_hash(config: Mapping[str, Any]) -> str:
-    """12 hexadecimal digits of SHA-256 over the canonical JSON of the identity."""
-    text = json.dumps(identity(config), sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(text.encode()).hexdigest()[:12]
-
-
-def directory_name(config: Mapping[str, Any]) -> str:
-    """The folder of a job, named from values: two jobs share it only where they are the same job."""
-    t, seed, task = config["temperature"], config["seed"], str(config["task"]["name"])
-    safe = "".join(c if c.isalnum() or c in "-_." else "_" for c in task)[:60]
-    return f"t={t:g},seed={seed},{safe}-{config_hash(config)[:8]}"
-
-
-def varying(configs: Iterable[Mapping[str, Any]]) -> list[str]:
-    """The dotted keys in which configurations differ, as few as tell them apart.
-
-    A group whose option differs shows as its name (`model`, `task`, ...); its other keys show only where they
-    differ under the same name. `temperature` speaks for the decoding in the same way.
-    """
-    flat = [_flatten(identity(c)) for c in configs]
-    found: list[str] = []
-    for key in dict.fromkeys(k for f in flat for k in f):
-        group = key.partition(".")[0]
-        spokesman = {"decoding": "temperature"}.get(group, f"{group}.name" if f"{group}.name" in flat[0] else key)
-        by_name: dict[Any, set[str]] = {}
-        for f in flat:
-            by_name.setdefault(f.get(spokesman) if spokesman != key else None, set()).add(json.dumps(f.get(key)))
-        if any(len(values) > 1 for values in by_name.values()):
-            found.append(key)
-    return found
-
-
-def describe(config: Mapping[str, Any], keys: Iterable[str]) -> dict[str, Any]:
-    """The values of dotted `keys`, under the short names that people use (`model` for `model.name`)."""
-    flat = _flatten(config)
-    return {k.removesuffix(".name"): flat.get(k) for k in keys}
-
-
-def run_name(config: Mapping[str, Any], keys: Iterable[str]) -> str:
-    """What differs comes first, for tables that cut names: `t=0.2 s=42 gsm8k`."""
-    short = {"temperature": "t", "seed": "s"}
-    values = describe(config, keys)
-    rank = {"temperature": 0, "seed": 1}
-    words = []
-    for key in sorted((k for k in values if k != "task"), key=lambda k: rank.get(k, 2)):
-        value = values[key]
-        shown = f"{value:g}" if isinstance(value, float) else str(value)
-        words.append(shown if key == "model" else f"{short.get(key, key.rpartition('.')[2])}={shown}")
-    return " ".join([*words, str(config["task"]["name"])])
-
-
-def _flatten(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    flat: dict[str, Any] = {}
-    for key, value in config.items():
-        if isinstance(value, Mapping) and value:
-            flat |= _flatten(value, f"{prefix}{key}.")
-        else:
-            flat[f"{prefix}{key}"] = value
-    return flat

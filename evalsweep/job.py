@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from evalsweep import provenance, store, tracking
-from evalsweep.config import JobConfig, config_hash, without_seed
+from evalsweep.config import JobConfig
 from evalsweep.errors import BadInput, first_line
+from evalsweep.identity import config_hash, without_seed
 from evalsweep.record import FAILED, FINISHED, KILLED, Record
 from evalsweep.redact import redact, redact_tree
 from evalsweep.terminal import complain, progress, say

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from evalsweep.config import describe, varying, without_seed
+from evalsweep.identity import describe, varying, without_seed
 from evalsweep.record import FINISHED, Record
 from evalsweep.stats.runs import Estimate, Spread, run_interval, spread
 

@@ -23,8 +23,10 @@ from hydra.types import RunMode
 from omegaconf import DictConfig
 
 from evalsweep import compose, job, preflight, provenance, store, tracking
-from evalsweep.config import JobConfig, config_hash
+from evalsweep.config import JobConfig
 from evalsweep.errors import BadInput, first_line
+from evalsweep.identity import config_hash
+from evalsweep.refusals import in_words
 from evalsweep.report import results, table
 from evalsweep.summary import Job, Summary, summarise
 from evalsweep.terminal import complain, say, tolerate_any_encoding, width
@@ -95,7 +97,7 @@ def _answer(hydra: Hydra, args: argparse.Namespace, parser: argparse.ArgumentPar
 def _show(hydra: Hydra, args: argparse.Namespace, parser: argparse.ArgumentParser) -> int:
     """Hydra's own pages: --help, --hydra-help, --cfg, --info and completion in the shell."""
     name, overrides = args.config_name or compose.CONFIG_NAME, args.overrides
-    with compose.in_words(overrides):
+    with in_words(overrides):
         if args.help:
             hydra.app_help(config_name=name, args_parser=parser, args=args)
         elif args.hydra_help:

@@ -8,8 +8,8 @@ import pytest
 from conftest import composed, job_of
 
 from evalsweep import compose
-from evalsweep.config import config_hash
 from evalsweep.errors import BadInput
+from evalsweep.identity import config_hash
 
 
 def names(*args: str) -> list[str]:

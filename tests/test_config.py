@@ -6,17 +6,9 @@ import pytest
 from conftest import ROOT, job_of
 from omegaconf import OmegaConf
 
-from evalsweep.config import (
-    config_hash,
-    decoding_at,
-    directory_name,
-    parse_temperature,
-    run_name,
-    validate,
-    varying,
-    without_seed,
-)
+from evalsweep.config import decoding_at, parse_temperature, validate
 from evalsweep.errors import BadInput
+from evalsweep.identity import config_hash, directory_name, run_name, varying, without_seed
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "conf" / "temperature").glob("*.yaml")), ids=lambda p: p.stem)

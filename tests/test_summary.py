@@ -6,7 +6,7 @@ import pytest
 from conftest import job_of
 from test_store import RECORD
 
-from evalsweep.config import config_hash, without_seed
+from evalsweep.identity import config_hash, without_seed
 from evalsweep.provenance import value_hash
 from evalsweep.record import FAILED, Record
 from evalsweep.report import plot, results, table
