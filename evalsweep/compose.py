@@ -167,7 +167,8 @@ def _plan(hydra: Hydra, config_name: str, overrides: list[str], flag: bool) -> P
 
 def _check_hydra(master: DictConfig) -> None:
     """Refuse settings of Hydra that would take a job's record away from its sweep."""
-    if OmegaConf.to_container(master.hydra.sweep, resolve=False)["subdir"] != SUBDIR:  # type: ignore[index,call-overload]
+    sweep: Any = OmegaConf.to_container(master.hydra.sweep, resolve=False)
+    if sweep["subdir"] != SUBDIR:
         raise BadInput("hydra.sweep.subdir", "is evalsweep's own: jobs are named from their values; leave it out")
     if master.hydra.job.chdir:
         raise BadInput("hydra.job.chdir=true", "would move relative paths and mlflow.db from job to job; leave it out")

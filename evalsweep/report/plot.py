@@ -35,6 +35,11 @@ def scores(summary: Summary) -> bytes:
     axes.set_yticks(range(len(cells)), [cell_name(cell) for cell in cells], fontsize=9)
     axes.set_ylim(len(cells) - 0.5, -0.5)
     axes.margins(x=0.2)
+    seen = [v for c in cells for v in (c.spread.min, c.spread.max, c.interval.low, c.interval.high) if v is not None]
+    if min(seen) >= 0 and max(seen) <= 1:  # shares: no tick where no score can be
+        left, right = axes.get_xlim()
+        axes.set_xlim(max(left, -0.02), right)
+        axes.set_xticks([tick for tick in axes.get_xticks() if max(left, 0) <= tick <= min(right, 1.0001)])
     metrics = list(dict.fromkeys(cell.metric for cell in cells))
     axes.set_xlabel(" / ".join(metrics))
     title = "Runs (dots), mean (tick), 95% interval: same questions, another run"
