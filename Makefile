@@ -4,7 +4,7 @@ BIN := .venv/bin
 READY := .venv/.ready
 PORT ?= 5000
 
-.PHONY: sweep test check lint ui format clean
+.PHONY: sweep test check lint invariance ui format clean
 
 sweep: $(READY)
 	$(BIN)/python -m evalsweep -m seed=0,42,123 temperature=0,0.2
@@ -19,6 +19,10 @@ lint: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+# 420 sampled GSM8K answers, each in a batch, an order, a process or a company of its own, against one batch: 8 minutes.
+invariance: $(READY)
+	HF_HUB_OFFLINE=1 PYTHONPATH=tests $(BIN)/python tests/invariance.py
 
 # Without its job runner MLflow starts in seconds.
 ui: export MLFLOW_SERVER_ENABLE_JOB_EXECUTION = false

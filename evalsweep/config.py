@@ -24,6 +24,7 @@ class ModelConfig:
     dtype: str = "auto"  # auto: bfloat16 on CUDA, float32 elsewhere
     device: str = "auto"  # auto | cpu | cuda | cuda:N | mps
     batch_size: int = 16
+    tie_tolerance: float | None = None  # logits closer than this are decided by the row alone; default: by dtype
     max_length: int | None = None  # tokens of prompt and answer together; default: the model's own
     parallelize: bool = False  # spread the layers over all GPUs
     trust_remote_code: bool = False
@@ -44,6 +45,7 @@ class TaskConfig:
     samples: int = 1  # answers per document
     k: list[int] = field(default_factory=list)  # pass@k, k <= samples
     max_gen_toks: int | None = None  # default: the task's own
+    gen_prefix: str | None = None  # words that every answer begins with, also in the shots
     metric: str | None = None  # the headline, as lm_eval names it; default: the first
     runs_code: bool = False  # the task executes code that the model wrote
     unsafe_code: str = "refuse"  # refuse | allow
@@ -62,7 +64,7 @@ class PromptConfig:
 class FewshotConfig:
     """Where the shots come from and what draws them."""
 
-    name: str = "???"  # fixed | resampled | file
+    name: str = "???"  # fixed | resampled | per_document | file | harness
     seed: int = 0  # draws the set; `resampled` ties it to the job's seed
     split: str | None = None  # default: the task's own
     path: str | None = None  # JSON Lines, for `file`
@@ -102,6 +104,7 @@ class JobConfig:
     task: TaskConfig = field(default_factory=TaskConfig)
     prompt: PromptConfig = field(default_factory=PromptConfig)
     fewshot: FewshotConfig = field(default_factory=FewshotConfig)
+    on_truncation: str = "flag"  # flag | error | drop_shots: for prompts that are too long for the model
     temperature: float = 0.0
     decoding: DecodingConfig = field(default_factory=DecodingConfig)
     seed: int = 0
@@ -193,6 +196,8 @@ def _check_model(model: ModelConfig) -> None:
     _positive("model.batch_size", model.batch_size)
     _positive("model.num_concurrent", model.num_concurrent)
     _positive("model.max_length", model.max_length)
+    if model.tie_tolerance is not None and not 0 <= model.tie_tolerance < math.inf:
+        raise BadInput(f"model.tie_tolerance={model.tie_tolerance}", "must be 0 (off) or more", "model.tie_tolerance=0")
     device = model.device
     if device not in ("auto", "cpu", "cuda", "mps") and not (
         device.startswith("cuda:") and device.removeprefix("cuda:").isdigit()
@@ -262,7 +267,8 @@ def _check_sources(job: JobConfig) -> None:
     for name, needed in (("text", "system"), ("file", "file")):
         if job.prompt.name == name and not getattr(job.prompt, needed):
             raise BadInput(f"prompt={name}", f"prompt.{needed} is needed", f"prompt={name} prompt.{needed}=...")
-    _one_of("fewshot.name", job.fewshot.name, ("fixed", "resampled", "file"))
+    _one_of("fewshot.name", job.fewshot.name, ("fixed", "resampled", "per_document", "file", "harness"))
+    _one_of("on_truncation", job.on_truncation, ("flag", "error", "drop_shots"))
     if (job.fewshot.name == "file") != bool(job.fewshot.path):
         raise BadInput(
             f"fewshot={job.fewshot.name} fewshot.path={job.fewshot.path}",

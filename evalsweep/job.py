@@ -86,7 +86,7 @@ def note(record: Record) -> str:
     lines += [f"- error: `{record.error}`"] if record.error else []
     lines += [f"- {record.documents} documents, {record.seconds:.1f} s", f"- seeds: {record.seeds}"]
     lines += [f"- decoding as sent: `{sent}`" for sent in record.decoding.get("sent", [])]
-    lines += [f"- alarm: {alarm}" for alarm in record.alarms]
+    lines += [f"- alarm: {alarm.message}" for alarm in record.alarms]
     lines += [f"- `{record.provenance.get('command')}`"]
     return "\n".join(lines)
 

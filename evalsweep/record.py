@@ -6,8 +6,16 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
-SCHEMA = 1
+SCHEMA = 2
 FINISHED, FAILED, KILLED = "FINISHED", "FAILED", "KILLED"
+
+
+@dataclass(frozen=True)
+class Shot:
+    """A few-shot example: its position in the pool, and its text as it stands in a prompt."""
+
+    id: int
+    text: str
 
 
 @dataclass(frozen=True)
@@ -15,7 +23,8 @@ class Sample:
     """One document of one run: a line of samples.jsonl.gz.
 
     `responses` holds one string an answer; for multiple choice the log-likelihood of each choice. `scores` maps a
-    metric, as lm_eval names it, to the mean over the answers. `shots` are positions in the few-shot pool.
+    metric, as lm_eval names it, to the mean over the answers. `flags` names what a reader of the score must know;
+    `lost` counts the tokens and whole shots of the prompt that did not reach the model.
     """
 
     task: str
@@ -23,11 +32,32 @@ class Sample:
     doc_hash: str
     prompt: str
     prompt_hash: str
-    shots: list[int]
+    shots: list[Shot]
     target: str
     responses: list[Any]
     scores: dict[str, float]
     flags: list[str] = field(default_factory=list)
+    lost: dict[str, int] = field(default_factory=dict)
+
+    @staticmethod
+    def from_json(data: Mapping[str, Any]) -> Sample:
+        """Errors: TypeError for a missing or an unknown field."""
+        return Sample(**{**data, "shots": [Shot(**shot) for shot in data["shots"]]})
+
+
+@dataclass(frozen=True)
+class Alarm:
+    """What a reader of a run's score must know: `message` is one line.
+
+    `kind` names it (`capped`, `truncated`, ...); `count` of `total` are concerned (0 of 0: the run as a whole), the
+    worst of which are `documents`, as task/doc_id.
+    """
+
+    kind: str
+    message: str
+    count: int = 0
+    total: int = 0
+    documents: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -52,7 +82,7 @@ class Record:
     headline: str | None
     responses_hash: str | None
     documents: int
-    alarms: list[str]
+    alarms: list[Alarm]
     error: str | None
     started: float
     seconds: float
@@ -70,4 +100,4 @@ class Record:
         names = {f.name for f in fields(Record)}
         if set(data) != names:
             raise ValueError(f"fields differ from schema {SCHEMA}: {', '.join(sorted(set(data) ^ names))}")
-        return Record(**data)
+        return Record(**{**data, "alarms": [Alarm(**alarm) for alarm in data["alarms"]]})

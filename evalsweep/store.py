@@ -104,7 +104,7 @@ def read_samples(run_dir: Path) -> Iterator[Sample]:
     """Errors: ValueError for a line that is no sample, OSError for a file that is not there or cut off."""
     with gzip.open(run_dir / SAMPLES, "rb") as f:
         for line in f:
-            yield Sample(**json.loads(line.decode("utf-8", "surrogatepass")))
+            yield Sample.from_json(json.loads(line.decode("utf-8", "surrogatepass")))
 
 
 def write_record(run_dir: Path, record: Record) -> None:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from evalsweep.identity import describe, varying, without_seed
-from evalsweep.record import FINISHED, Record
+from evalsweep.identity import describe, identity, varying, without_seed
+from evalsweep.record import FINISHED, Alarm, Record
 from evalsweep.stats.runs import Estimate, Spread, run_interval, spread
 
 
@@ -102,9 +104,59 @@ def summarise(
     return Summary(
         cells=tuple(_cell(members, keys) for members in groups.values()),
         failed=tuple(failed),
-        warnings=tuple(dict.fromkeys(alarm for _, r in finished for alarm in r.alarms)),
+        warnings=(*_alarms([r for _, r in finished]), *_dead_axes([r for _, r in finished], keys)),
         jobs=len(asked) or len(records) + len(broken),
     )
+
+
+def _alarms(records: Sequence[Record]) -> list[str]:
+    """One line for each kind of alarm of a task: the worst of its runs, and how many have it where not all do."""
+    runs = Counter(str(r.config["task"]["name"]) for r in records)
+    found: dict[tuple[str, str], list[Alarm]] = {}
+    for record in records:
+        for alarm in record.alarms:
+            found.setdefault((str(record.config["task"]["name"]), alarm.kind), []).append(alarm)
+    lines = []
+    for (task, _), alarms in found.items():
+        worst = max(alarms, key=lambda alarm: alarm.count)
+        partly = worst.total and len(alarms) < runs[task]
+        some = f" (the worst of {len(alarms)} runs with such, of {runs[task]})" if partly else ""
+        lines.append(worst.message + some)
+    return lines
+
+
+def _dead_axes(records: Sequence[Record], keys: Sequence[str]) -> list[str]:
+    """The axes of the sweep, other than the seed, that changed not one answer of a task."""
+    lines = []
+    for key in keys:
+        option = key.removesuffix(".name")
+        for task in dict.fromkeys(str(r.config["task"]["name"]) for r in records):
+            own = [r for r in records if r.config["task"]["name"] == task]
+            if option == "temperature" and any(a.kind == "dead_temperature" for r in own for a in r.alarms):
+                continue  # said already
+            alike: dict[str, list[Record]] = {}
+            for record in own:
+                alike.setdefault(json.dumps(_without(record.config, option), sort_keys=True), []).append(record)
+            groups = [group for group in alike.values() if len({_at(r.config, option) for r in group}) > 1]
+            if groups and all(len({r.responses_hash or r.run_id for r in group}) == 1 for group in groups):
+                lines.append(f"{option} changed no answer of {task}")
+    return lines
+
+
+def _without(config: Mapping[str, Any], option: str) -> dict[str, Any]:
+    """The identity of a run without an option (`temperature`, `prompt`, `task.samples`) and what belongs to it."""
+    group, _, key = option.partition(".")
+    kept = {k: v for k, v in identity(config).items() if k != (None if key else group)}
+    if key:
+        kept[group] = {k: v for k, v in kept[group].items() if k != key}
+    if option == "temperature":
+        kept.pop("decoding")
+    return kept
+
+
+def _at(config: Mapping[str, Any], option: str) -> str:
+    group, _, key = option.partition(".")
+    return json.dumps(config[group][key] if key else config[group], sort_keys=True)
 
 
 def _has_score(record: Record) -> bool:
@@ -126,6 +178,11 @@ def _cell(members: Sequence[tuple[str, Record]], keys: Sequence[str]) -> Cell:
         if len(scores) == len(members):
             low, high = (0.0, 1.0) if _is_share(name) else (float("-inf"), float("inf"))
             per_metric[name] = (spread(scores), run_interval(scores, identical=identical, bounds=(low, high)))
+    interval = per_metric[metric][1]
+    if identical and interval.reason:
+        same_shots = len({r.provenance.get("shots_hash") for _, r in members}) == 1
+        what = "changed neither shots nor samples" if same_shots else "changed the shots, but no answer"
+        interval = replace(interval, reason=f"the seed {what}: {interval.reason}")
     return Cell(
         task=str(first.config["task"]["name"]),
         metric=metric.partition("/")[2],
@@ -133,7 +190,7 @@ def _cell(members: Sequence[tuple[str, Record]], keys: Sequence[str]) -> Cell:
         runs=tuple(Run(r.seeds["generation"], r.metrics[metric], d) for d, r in members),
         identical=identical,
         spread=per_metric[metric][0],
-        interval=per_metric[metric][1],
+        interval=interval,
         per_metric=per_metric,
     )
 
@@ -141,7 +198,7 @@ def _cell(members: Sequence[tuple[str, Record]], keys: Sequence[str]) -> Cell:
 def _is_share(metric: str) -> bool:
     """Whether a metric is a share of documents, which cannot leave [0, 1]."""
     name = metric.partition("/")[2].partition(",")[0]
-    return name in ("acc", "acc_norm", "exact_match", "em") or name.startswith(("pass@", "pass_at_", "numeric"))
+    return name in ("acc", "acc_norm", "exact_match", "em") or name.startswith(("pass@", "pass_at_", "numeric", "maj@"))
 
 
 def cells_by_task(summary: Summary) -> Mapping[str, list[Cell]]:

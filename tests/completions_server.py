@@ -22,7 +22,7 @@ def serving(folder: Path) -> Iterator[tuple[str, list[dict[str, Any]]]]:
     seen: list[dict[str, Any]] = []
     lock = threading.Lock()
 
-    def complete(body: dict[str, Any]) -> str:
+    def complete(body: dict[str, Any]) -> tuple[str, str]:
         ids = tokenizer(body["prompt"], return_tensors="pt").input_ids
         generator = torch.Generator().manual_seed(body["seed"])
         new: list[int] = []
@@ -38,17 +38,18 @@ def serving(folder: Path) -> Iterator[tuple[str, list[dict[str, Any]]]]:
                 text = tokenizer.decode(new, skip_special_tokens=True)
                 cuts = [text.find(stop) for stop in body["stop"] if stop in text]
                 if cuts:
-                    return text[: min(cuts)]
+                    return text[: min(cuts)], "stop"
                 if int(token) == tokenizer.eos_token_id:
-                    break
-        return text
+                    return text, "stop"
+        return text, "length"
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
             with lock:
                 seen.append({"body": body, "headers": dict(self.headers)})
-                answer = {"choices": [{"index": 0, "text": complete(body), "finish_reason": "stop"}]}
+                text, reason = complete(body)
+                answer = {"choices": [{"index": 0, "text": text, "finish_reason": reason}]}
             data = json.dumps(answer).encode()
             self.send_response(200)
             self.send_header("Content-Type", "application/json")

@@ -10,7 +10,7 @@ from conftest import SHARED
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evalsweep.engine.numeric import number_of
+from evalsweep.engine.numeric import number_of, vote
 
 HALF, THIRD = Fraction(1, 2), Fraction(1, 3)
 
@@ -161,3 +161,36 @@ def test_all_gold_answers_of_gsm8k_are_read():
         for line in (SHARED / "gsm8k" / f"{split}.jsonl").read_text().splitlines():
             answer = json.loads(line)["answer"]
             assert number_of(answer) == Fraction(answer.rpartition("#### ")[2].replace(",", ""))
+
+
+NONE = None
+
+
+@pytest.mark.parametrize(
+    ("answers", "target", "credit", "tied"),
+    [
+        ([18, 18, 5, NONE, 7], 18, 1.0, False),
+        ([5, 5, 18, 18, NONE], 18, 0.5, True),
+        ([5, 6, 7], 18, 0.0, True),
+        ([NONE, NONE, NONE, 18, NONE], 18, 1.0, False),
+        ([NONE, NONE], 18, 0.0, False),
+        ([5, 5, 18], 18, 0.0, False),
+        ([1, 2, 18], 18, 1 / 3, True),
+    ],
+)
+def test_failed_extractions_do_not_vote_and_ties_count_as_their_chance(answers, target, credit, tied):
+    answers = [None if a is None else Fraction(a) for a in answers]
+    assert vote(answers, Fraction(target)) == (credit, tied)
+
+
+@given(st.lists(st.sampled_from([None, 1, 2, 3]), min_size=1, max_size=9), st.randoms())
+def test_the_order_of_the_answers_decides_no_vote(answers, random):
+    answers = [None if a is None else Fraction(a) for a in answers]
+    before = vote(answers, Fraction(1))
+    random.shuffle(answers)
+    assert vote(answers, Fraction(1)) == before
+
+
+def test_numbers_vote_by_value_and_not_by_their_writing():
+    answers = [number_of(text) for text in ("#### 18", "The answer is $18.00.", "7", "so 7", "\\boxed{18.0}")]
+    assert vote(answers, Fraction(18)) == (1.0, False)

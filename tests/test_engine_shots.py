@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from conftest import job_of, write_jsonl
 
 from evalsweep.engine import tasks
 from evalsweep.engine.evaluate import evaluate
+from evalsweep.engine.prompts import Prompt, Prompts
+from evalsweep.engine.shots import is_near_copy
 from evalsweep.errors import BadInput
 
 
-def shots(*overrides: str, document: int = 0) -> list[str]:
+def made(*overrides: str, document: int = 0) -> tuple[str, Prompt]:
+    """The prompt of a document, and what is known of it."""
     built = tasks.build(job_of(*overrides))
     (task,) = built.tasks.values()
-    n = task.config.num_fewshot
-    prompt = task.fewshot_context(task.eval_docs[document], num_fewshot=n)
+    prompts = Prompts(task, None, "flag")
+    doc = task.eval_docs[document]
+    return task.fewshot_context(doc, num_fewshot=task.config.num_fewshot), prompts.of(doc)
+
+
+def shots(*overrides: str, document: int = 0) -> list[str]:
+    prompt, _ = made(*overrides, document=document)
     return [q for q in prompt.split("\n") if q.startswith("Question:")][:-1]
 
 
@@ -45,8 +55,9 @@ def test_a_published_order_is_kept_by_fixed_and_varied_by_resampled():
 def test_a_pool_without_a_choice_is_an_alarm():
     own = ("task=sample_choice", "fewshot=resampled", "task.limit=2")
     whole = evaluate(job_of(*own, "task.num_fewshot=5"), lambda *_: None)
-    assert any("seeds differ in their order alone" in alarm for alarm in whole.alarms)
-    assert evaluate(job_of(*own, "task.num_fewshot=2"), lambda *_: None).alarms == []
+    assert any("seeds differ in their order alone" in alarm.message for alarm in whole.alarms)
+    few = evaluate(job_of(*own, "task.num_fewshot=2"), lambda *_: None)
+    assert [alarm.kind for alarm in few.alarms] == ["no_template"]
 
 
 def test_shots_from_a_file_are_exactly_those_in_order(gsm8k, tmp_path):
@@ -98,3 +109,119 @@ def test_a_pool_that_is_too_small_and_a_split_that_is_not_there_are_named(gsm8k)
 def test_a_task_that_states_zero_shots_takes_what_is_asked(gsm8k):
     assert shots("task=gsm8k", f"task.data={gsm8k}", "task.num_fewshot=0") == []
     assert len(shots("task=gsm8k", f"task.data={gsm8k}", "task.num_fewshot=3")) == 3
+
+
+def test_per_document_shots_differ_by_document_and_by_nothing_else(gsm8k, tmp_path):
+    own = ("task=gsm8k", f"task.data={gsm8k}", "fewshot=per_document", "task.num_fewshot=3")
+    drawn = [shots(*own, document=d) for d in range(4)]
+    assert len({tuple(s) for s in drawn}) == 4
+    assert shots(*own, "seed=9", document=2) == drawn[2]
+    assert shots(*own, "fewshot.seed=9", document=2) != drawn[2]
+    rows = (gsm8k / "test.jsonl").read_text().splitlines(keepends=True)
+    (gsm8k / "test.jsonl").write_text("".join(rows[2:]))  # fewer documents, another order: the same shots
+    assert shots(*own, document=0) == drawn[2]
+    assert shots(*own, document=1) == drawn[3]
+
+
+def test_the_draw_of_lm_eval_depends_on_the_documents_before_and_says_so(gsm8k):
+    own = ("task=gsm8k", f"task.data={gsm8k}", "fewshot=harness", "task.num_fewshot=2", "task.max_gen_toks=1")
+    whole = evaluate(job_of(*own), lambda *_: None)
+    (alarm,) = [a for a in whole.alarms if a.kind == "harness_shots"]
+    assert "depends on the order of the documents, task.limit and the number of processes" in alarm.message
+    rows = (gsm8k / "test.jsonl").read_text().splitlines(keepends=True)
+    (gsm8k / "test.jsonl").write_text("".join(rows[2:]))
+    later = evaluate(job_of(*own), lambda *_: None)
+    assert whole.samples[2].prompt.rpartition("Question:")[2] == later.samples[0].prompt.rpartition("Question:")[2]
+    assert whole.samples[2].shots != later.samples[0].shots, "lm_eval no longer draws one document after another?"
+    assert [s.shots for s in evaluate(job_of(*own), lambda *_: None).samples] == [s.shots for s in later.samples]
+
+
+def test_the_draw_of_lm_eval_is_lm_evals_own(gsm8k):
+    own = ("task=gsm8k", f"task.data={gsm8k}", "fewshot=harness", "task.num_fewshot=3", "task.max_gen_toks=1")
+    ours = [s.prompt for s in evaluate(job_of(*own), lambda *_: None).samples]
+    (task,) = tasks.build(job_of(*own)).tasks.values()
+    task.sampler = task.sampler.own
+    task.set_fewshot_seed(1234)
+    assert ours == [task.fewshot_context(doc, num_fewshot=3) for doc in task.eval_docs]
+
+
+def test_ids_and_texts_of_the_shots_are_in_every_sample(gsm8k):
+    own = ("task=gsm8k", f"task.data={gsm8k}", "task.num_fewshot=2")
+    prompt, about = made(*own, document=1)
+    pool = (gsm8k / "train.jsonl").read_text().splitlines()
+    assert len(about.shots) == 2
+    for shot in about.shots:
+        assert shot.text.startswith("Question: Tom has")
+        assert shot.text.partition("\n")[0].removeprefix("Question: ") in pool[shot.id]
+    assert prompt.startswith("\n\n".join(shot.text for shot in about.shots))
+
+
+def test_a_scored_document_is_known_by_its_question_however_it_is_written(gsm8k):
+    """Another split, another answer, other spacing, width and letter case: still the same question."""
+    rows = [
+        {"question": "TOM has 2 pens, and buys 3 more.   How many has he?", "answer": "#### 6"},
+        {"question": "Tom has 2 pens and buys \uff13 more. How many has he?", "answer": "#### 7"},
+        {"question": "Ann has 4 cats.", "answer": "#### 4"},
+    ]
+    write_jsonl(gsm8k / "train.jsonl", rows)
+    own = ("task=gsm8k", f"task.data={gsm8k}")
+    assert shots(*own, "task.num_fewshot=1") == ["Question: Ann has 4 cats."]
+    assert len(shots(*own, "task.num_fewshot=3", document=1)) == 3
+    with pytest.raises(BadInput, match=r"of which the scored document is left out; for example task.num_fewshot=1"):
+        shots(*own, "task.num_fewshot=3")
+
+
+def test_a_file_that_holds_the_scored_document_gives_it_one_fewer(gsm8k, tmp_path):
+    test = [json.loads(line) for line in (gsm8k / "test.jsonl").read_text().splitlines()]
+    path = write_jsonl(tmp_path / "shots.jsonl", [test[1], {"question": "Ann?", "answer": "#### 1"}])
+    own = ("task=gsm8k", f"task.data={gsm8k}", "fewshot=file", f"fewshot.path={path}")
+    assert len(shots(*own, document=0)) == 2
+    assert shots(*own, document=1) == ["Question: Ann?"]
+    assert made(*own, document=1)[1].flags == ["fewer_shots"]
+
+
+def test_lm_evals_own_draw_can_leak_and_then_says_so(tmp_path):
+    write_jsonl(tmp_path / "validation.jsonl", [{"q": f"Question: {i}?", "a": f"answer {i}"} for i in range(5)])
+    definition = tmp_path / "mine.yaml"
+    definition.write_text(
+        "task: mine\noutput_type: generate_until\ndataset_path: json\nvalidation_split: validation\n"
+        "fewshot_split: validation\nnum_fewshot: 4\ndoc_to_text: q\ndoc_to_target: a\n"
+        "generation_kwargs: {until: []}\nmetric_list: [{metric: exact_match}]\n"
+    )
+    own = ("task=lm_eval", f"task.name={definition}", f"task.data={tmp_path}", "task.max_gen_toks=1")
+    leaky = evaluate(job_of(*own, "fewshot=harness"), lambda *_: None)
+    (alarm,) = [a for a in leaky.alarms if a.kind == "leaked"]
+    assert alarm.count == sum("leaked" in s.flags for s in leaky.samples) > 2
+    assert leaky.metrics["alarms/leaked"] == alarm.count
+    assert evaluate(job_of(*own), lambda *_: None).metrics["alarms/leaked"] == 0
+
+
+def test_a_near_copy_among_the_shots_is_flagged(gsm8k):
+    rows = [
+        {"question": "Tim has 2 pens and buys 3 more. How many has he?", "answer": "#### 5"},
+        {"question": "Ann has 4 cats.", "answer": "#### 4"},
+    ]
+    write_jsonl(gsm8k / "train.jsonl", rows)
+    own = ("task=gsm8k", f"task.data={gsm8k}", "task.num_fewshot=2")
+    assert made(*own, document=0)[1].flags == ["near_copy"]
+    assert made(*own, document=1)[1].flags == []
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "near"),
+    [
+        ("tom has 2 pens and buys 3 more how many has he", "tim has 2 pens and buys 3 more how many has he", True),
+        ("tom has 2 pens and buys 3 more how many has he", "tom has 2 pens and buys 4 more how many has he", False),
+        ("what is 11 * 4", "what is 11 * 4", False),
+        ("what color is grass", "what color is snow", False),
+        ("tom has 2 pens", "ann owns 2 cats", False),
+    ],
+)
+def test_near_copies_share_their_numbers_and_nearly_all_words(a, b, near):
+    assert is_near_copy(a, b) is near
+
+
+def test_words_that_begin_every_answer_stand_in_the_shots_too(gsm8k):
+    prompt, about = made("task=gsm8k_step_by_step", f"task.data={gsm8k}", "task.num_fewshot=2")
+    assert prompt.count("Answer: Let's think step by step.") == 2 + (not prompt.endswith("Answer:"))
+    assert "Let's think step by step. 6+7" in prompt or about.shots[0].text.count("Let's think step by step. ") == 1

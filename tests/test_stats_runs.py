@@ -40,7 +40,7 @@ def test_the_interval_stays_where_the_score_can_be():
     ("scores", "identical", "n", "why"),
     [
         ([0.5], False, 1, "one run"),
-        ([0.5, 0.5, 0.5], True, 1, "3 identical runs: they count as one"),
+        ([0.5, 0.5, 0.5], True, 1, "3 identical runs count as one"),
         ([0.0, 0.0], False, 2, "different answers and the same score"),
     ],
 )

@@ -8,7 +8,7 @@ import pytest
 
 from evalsweep import store
 from evalsweep.errors import BadInput
-from evalsweep.record import FINISHED, Record, Sample
+from evalsweep.record import FINISHED, Record, Sample, Shot
 
 RECORD = Record(
     run_id="u-1",
@@ -28,7 +28,9 @@ RECORD = Record(
     started=1.0,
     seconds=2.0,
 )
-SAMPLE = Sample("sample", 0, "d", "Question: 1+1?\u2028", "p", [3], "2", [" 2\ud800", "two"], {"acc": 0.5})
+SAMPLE = Sample(
+    "sample", 0, "d", "Question: 1+1?\u2028", "p", [Shot(3, "2+2? 4")], "2", [" 2\ud800", "two"], {"acc": 0.5}
+)
 
 
 def test_a_record_is_read_as_it_was_written(tmp_path):
@@ -70,8 +72,8 @@ def test_nothing_half_written_is_left_after_a_failure(tmp_path):
     [
         ("{", "Expecting"),
         ("[]", "schema"),
-        (json.dumps({"schema": 99}), "schema 99 is not 1"),
-        (json.dumps({"schema": 1}), "fields differ"),
+        (json.dumps({"schema": 99}), "schema 99 is not 2"),
+        (json.dumps({"schema": 2}), "fields differ"),
     ],
 )
 def test_a_broken_record_is_named_with_its_path(tmp_path, text, why):

@@ -8,7 +8,7 @@ from test_store import RECORD
 
 from evalsweep.identity import config_hash, without_seed
 from evalsweep.provenance import value_hash
-from evalsweep.record import FAILED, Record
+from evalsweep.record import FAILED, Alarm, Record
 from evalsweep.report import plot, results, table
 from evalsweep.summary import Job, Summary, summarise
 
@@ -115,7 +115,7 @@ def test_the_table_has_a_row_a_cell_and_says_what_the_interval_is():
         ["sample", "0.2", "3"],
     ]
     assert "same questions" in text
-    assert "3 identical runs: they count as one" in text
+    assert "the seed changed neither shots nor samples: 3 identical runs count as one" in " ".join(text.split())
     assert "0.000" not in text, "no spread is not a spread of zero"
 
 
@@ -144,3 +144,41 @@ def test_markdown_leaves_no_html_of_a_failure_alive():
 def test_the_picture_is_a_png_also_for_one_run_and_one_cell():
     for summary in (sweep(), summarise([record(0.5, "seed=0")])):
         assert plot.scores(summary).startswith(b"\x89PNG")
+
+
+def test_a_seed_that_moved_the_shots_but_no_answer_is_told_apart():
+    runs = [record(0.5, f"seed={s}", "fewshot=resampled", answers="same") for s in (0, 1)]
+    runs = [(d, replace(r, provenance={"shots_hash": str(r.seeds)})) for d, r in runs]
+    assert (
+        summarise(runs).cells[0].interval.reason == "the seed changed the shots, but no answer: 2 identical runs "
+        "count as one"
+    )
+
+
+def test_an_axis_that_changed_no_answer_is_named():
+    runs = [
+        record(0.5, f"prompt={p}", f"temperature={t}", answers=f"at {t}")
+        for p in ("none", "helpful_assistant")
+        for t in (0, 1)
+    ]
+    assert summarise(runs).warnings == ("prompt changed no answer of sample",)
+    (name, one), *others = runs
+    assert summarise([(name, replace(one, responses_hash="else")), *others]).warnings == ()
+
+
+def test_a_dead_temperature_is_said_once():
+    dead = Alarm("dead_temperature", "temperature does not affect sample: ...")
+    runs = [record(0.5, f"temperature={t}", answers="same") for t in (0, 1)]
+    assert summarise(runs).warnings == ("temperature changed no answer of sample",)
+    runs[1] = (runs[1][0], replace(runs[1][1], alarms=[dead]))
+    assert summarise(runs).warnings == (dead.message,)
+
+
+def test_alarms_of_a_kind_are_one_line_the_worst():
+    runs = [record(0.5, f"seed={s}") for s in range(3)]
+    counts = (3, 9)
+    runs[:2] = [
+        (d, replace(r, alarms=[Alarm("capped", f"{n} of 60 were cut", n, 60)]))
+        for (d, r), n in zip(runs[:2], counts, strict=True)
+    ]
+    assert summarise(runs).warnings == ("9 of 60 were cut (the worst of 2 runs with such, of 3)",)

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import jinja2
 import torch
+from lm_eval.api.instance import Instance
 from lm_eval.api.model import LM
 from lm_eval.models.huggingface import HFLM
+from lm_eval.models.utils import postprocess_generated_text
 
-from evalsweep.config import ModelConfig
+from evalsweep.config import DecodingConfig, ModelConfig
 from evalsweep.engine import embedded
+from evalsweep.engine.generation import TOLERANCE, TOLERANCE_16_BITS, WARPERS, Generator, Request, Rounding, Settings
+from evalsweep.engine.noise import STREAM
+from evalsweep.engine.requests import sample_numbers
 from evalsweep.errors import BadInput, first_line
 from evalsweep.provenance import files_hash, value_hash
 
@@ -33,14 +40,90 @@ class _Whole:
 
 
 class Transformers(HFLM):
-    """lm_eval's model, with log-likelihood batches that shrink as their prompts grow.
+    """lm_eval's model, with answers that do not depend on their batch, and batches that shrink as prompts grow.
 
     lm_eval keeps the logits of every position of a batch: 32 five-shot MMLU prompts of 2,000 tokens over a vocabulary
     of 49,152 are 12.6 GB in float32, and twice that with their log-softmax. Here one copy stays below `LOGITS_BYTES`.
+
+    `seed` and `tolerance` (None: by dtype) are the job's. `sent` and `ended` tell of the last run: the distinct
+    generation settings, and how the n-th answer of a task's document came to its end.
     """
 
     batch_size_per_gpu: int
     AUTO_MODEL_CLASS: Any
+    seed: int = 0
+    tolerance: float | None = None
+
+    def begin(self, seed: int, batch_size: int, tolerance: float | None) -> None:
+        """Get ready for a job."""
+        self.seed, self.batch_size_per_gpu, self.tolerance = seed, batch_size, tolerance
+        self.sent: list[dict[str, Any]] = []
+        self.ended: dict[tuple[str, int, int], str] = {}
+        self.rounding = Rounding()
+
+    def generate_until(self, requests: list[Instance], disable_tqdm: bool = False) -> list[str]:
+        answers = [""] * len(requests)
+        alike: dict[str, list[int]] = {}
+        for i, request in enumerate(requests):
+            alike.setdefault(repr(request.args[1]), []).append(i)
+        samples = sample_numbers(requests)
+        for positions in alike.values():
+            settings = self._settings(requests[positions[0]].args[1])
+            longest = self.max_length - settings.max_gen_toks
+            wanted = []
+            for i in positions:
+                prompt = requests[i].args[0]
+                tokens = tuple(self.tok_encode(prompt, left_truncate_len=longest))
+                wanted.append(Request(prompt, tokens, samples[i], i))
+            self._generate(wanted, settings, requests, answers)
+        return answers
+
+    def _generate(
+        self, wanted: list[Request], settings: Settings, requests: list[Instance], answers: list[str]
+    ) -> None:
+        def tell(request: Request, new: list[int], ended: str) -> None:
+            instance = requests[request.position]
+            text = postprocess_generated_text(self.tok_decode(new), list(settings.stop), None)
+            answers[request.position] = text
+            self.ended[instance.task_name, instance.doc_id, request.sample] = ended
+            self.cache_hook.add_partial("generate_until", instance.args, text)
+
+        generator = Generator(self.model, self._with_special_tokens, self.tokenizer.pad_token_id, self.rounding)
+        generator.generate(wanted, settings, self.batch_size_per_gpu, tell)
+
+    def _with_special_tokens(self, tokens: list[int]) -> str:
+        return str(self.tok_decode(tokens, skip_special_tokens=False))
+
+    def _settings(self, asked: dict[str, Any]) -> Settings:
+        """The settings of a request, each of which acts or is refused; noted in `sent`."""
+        asked = dict(asked)
+        stop = [asked["until"]] if isinstance(asked["until"], str) else list(asked["until"])
+        neutral = {**asdict(DecodingConfig()), "temperature": 0.0, "max_gen_toks": 0, "until": []}
+        if unknown := sorted(set(asked) - set(neutral)):
+            raise BadInput(f"generation setting {unknown[0]}", "is not one that evalsweep's generator has")
+        ends = self.model.generation_config.eos_token_id
+        ends = {self.eot_token_id, *(ends if isinstance(ends, list) else [ends])} - {None}
+        default = TOLERANCE.get(self.model.dtype, TOLERANCE_16_BITS)
+        warpers = {k: v for k, v in asked.items() if k in WARPERS and v != neutral[k]}
+        settings = Settings(
+            seed=self.seed,
+            temperature=float(asked["temperature"]) if asked["do_sample"] else 0.0,
+            max_gen_toks=int(asked["max_gen_toks"]),
+            stop=tuple(dict.fromkeys([*filter(None, stop), self.tok_decode(self.eot_token_id, False)])),
+            end_tokens=frozenset(ends),
+            tolerance=default if self.tolerance is None else self.tolerance,
+            warpers=warpers,
+        )
+        sent = {
+            **{k: v for k, v in asked.items() if k != "until"},
+            "stop": list(settings.stop),
+            "end_tokens": sorted(settings.end_tokens),
+            "tie_tolerance": settings.tolerance,
+            "sampler": STREAM if settings.temperature else "greedy",
+        }
+        if sent not in self.sent:
+            self.sent.append(sent)
+        return settings
 
     def _create_model(self, *args: Any, **kwargs: Any) -> None:
         auto: Any = self.AUTO_MODEL_CLASS
@@ -121,10 +204,25 @@ def load(model: ModelConfig) -> tuple[LM, dict[str, Any]]:
         "device": str(lm.device),
         "max_length": lm.max_length,
         "chat_template_hash": value_hash(template) if template else None,
+        "template_system_prompt": _own_system_prompt(lm.tokenizer) if template else None,
         "tokenizer_hash": value_hash(lm.tokenizer.get_vocab()),
         "cuda": torch.version.cuda,
     }
     return lm, identity
+
+
+def _own_system_prompt(tokenizer: Any) -> str | None:
+    """The system prompt that a chat template inserts where none is given; None where it inserts none."""
+    said, user = "EVALSWEEP SYSTEM", [{"role": "user", "content": "EVALSWEEP USER"}]
+    try:
+        bare = tokenizer.apply_chat_template(user, tokenize=False)
+        given = tokenizer.apply_chat_template([{"role": "system", "content": said}, *user], tokenize=False)
+    except (jinja2.TemplateError, ValueError):
+        return None  # a template that takes no system message, or not this conversation
+    before, found, after = given.partition(said)
+    if not found or not (bare.startswith(before) and bare.endswith(after)):
+        return None
+    return str(bare[len(before) : len(bare) - len(after)]).strip() or None
 
 
 def _embedded() -> str:

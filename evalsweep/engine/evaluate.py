@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import random
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import lm_eval
@@ -15,11 +15,12 @@ from lm_eval.api.model import LM
 from lm_eval.tasks import TaskManager
 
 from evalsweep.config import JobConfig
-from evalsweep.engine import models, scoring, server, tasks
+from evalsweep.engine import alarms, models, scoring, server, tasks
+from evalsweep.engine.prompts import Prompts
 from evalsweep.engine.watch import Progress, watched
 from evalsweep.errors import BadInput
 from evalsweep.provenance import text_hash, value_hash
-from evalsweep.record import Sample
+from evalsweep.record import Alarm, Sample
 
 
 @dataclass(frozen=True)
@@ -32,7 +33,7 @@ class Evaluation:
     decoding: dict[str, Any]
     provenance: dict[str, Any]
     responses_hash: str
-    alarms: list[str]
+    alarms: list[Alarm]
 
 
 def evaluate(job: JobConfig, progress: Progress) -> Evaluation:
@@ -50,28 +51,44 @@ def evaluate(job: JobConfig, progress: Progress) -> Evaluation:
     loaded = models.load(job.model, job.seed)
     _check_lengths(built, loaded.lm)
     _check_tokenizer(built, job)
-    with watched(loaded.lm, progress) as sent, server.served(job.model):
+    made = {name: Prompts(task, loaded.lm, job.on_truncation) for name, task in built.tasks.items()}
+    with watched(loaded.lm, progress), server.served(job.model):
         results = _run(loaded.lm, built, job, system)
     rounds = [results]
-    generates = any(task.OUTPUT_TYPE == "generate_until" for task in built.tasks.values())
-    if job.task.samples > 1 and generates:
+    if job.task.samples > 1 and built.generates:
+        for prompts in made.values():
+            prompts.keep()
         rounds = _score_each_answer(built, job, system)
-    samples = scoring.samples(built, results, rounds, loaded.lm)
+    samples = scoring.samples(built, results, rounds, made, loaded.lm, job.task.samples)
     metrics = scoring.metrics(rounds) | scoring.numeric_metrics(samples)
-    headline = scoring.headline(built, metrics, job.task.metric)
+    alarmed = [*alarms.of_run(job, built, samples, loaded.lm, loaded.identity), *alarms.of_samples(job, samples)]
+    rounding = asdict(loaded.lm.rounding) if built.generates and job.model.kind != "server" else {}
     return Evaluation(
         samples=samples,
-        metrics=metrics,
-        headline=headline,
+        metrics=metrics
+        | {f"generation/{k}": float(v) for k, v in rounding.items() if k in ("tokens", "near_ties", "flipped")}
+        | alarms.counts(alarmed, built.generates),
+        headline=scoring.headline(built, metrics, job.task.metric),
         decoding={
             "greedy": not job.decoding.do_sample,
-            "sent": sent,
-            "note": None if generates else "log-likelihoods of given choices: no token is generated",
+            "sent": loaded.lm.sent,
+            "rounding": rounding,
+            "note": None if built.generates else "log-likelihoods of given choices: no token is generated",
         },
-        provenance={**loaded.identity, **built.provenance, "prompt_hash": text_hash(system) if system else None},
+        provenance={
+            **loaded.identity,
+            **built.provenance,
+            "prompt_hash": text_hash(system) if system else None,
+            "shots_hash": _shots_hash(samples),
+        },
         responses_hash=value_hash([[s.task, s.doc_id, s.responses] for s in samples]),
-        alarms=_alarms(job, built, samples),
+        alarms=alarmed,
     )
+
+
+def _shots_hash(samples: list[Sample]) -> str | None:
+    shots = [[s.task, s.doc_id, [shot.text for shot in s.shots]] for s in samples if s.shots]
+    return value_hash(shots) if shots else None
 
 
 def _run(lm: LM, built: tasks.Built, job: JobConfig, system: str | None) -> dict[str, Any]:
@@ -146,22 +163,3 @@ def _check_tokenizer(built: tasks.Built, job: JobConfig) -> None:
                     "log-likelihoods of a server's answers need its tokenizer, a folder or a hub id",
                     "model.tokenizer=Qwen/Qwen3-0.6B",
                 )
-
-
-def _alarms(job: JobConfig, built: tasks.Built, samples: list[Sample]) -> list[str]:
-    """What a reader of the scores must know, one line each."""
-    alarms = []
-    generates = any(task.OUTPUT_TYPE == "generate_until" for task in built.tasks.values())
-    if not generates and job.temperature > 0:
-        alarms.append(f"temperature does not affect {job.task.name}: it compares log-likelihoods, nothing is sampled")
-    if not generates and job.task.samples > 1:
-        alarms.append(f"task.samples={job.task.samples} has no effect on {job.task.name}: it compares log-likelihoods")
-    small = [n for n, t in built.tasks.items() if (k := t.config.num_fewshot or 0) and len(t.sampler.df) <= k]
-    if job.fewshot.name == "resampled" and small:
-        alarms.append(
-            f"the few-shot pool of {small[0]} holds no more than its shots: seeds differ in their order alone"
-        )
-    cut = sum("truncated" in sample.flags for sample in samples)
-    if cut:
-        alarms.append(f"{cut} of {len(samples)} prompts of {job.task.name} were cut from the left to fit the model")
-    return alarms

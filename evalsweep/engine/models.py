@@ -19,6 +19,8 @@ class Loaded:
     identity: dict[str, Any]
 
 
+OF_THE_JOB = ("batch_size", "name", "apply_chat_template", "tie_tolerance")  # the same weights serve all of them
+
 _resident: dict[str, Loaded] = {}
 
 
@@ -29,13 +31,13 @@ def load(model: ModelConfig, seed: int) -> Loaded:
     """
     if model.kind == "server":
         return Loaded(*server.connect(model, seed))
-    shared = {k: v for k, v in asdict(model).items() if k not in ("batch_size", "name", "apply_chat_template")}
+    shared = {k: v for k, v in asdict(model).items() if k not in OF_THE_JOB}
     key = json.dumps(shared, sort_keys=True)
     if key not in _resident:
         _resident.clear()
         _resident[key] = Loaded(*causal.load(model))
     loaded = _resident[key]
-    loaded.lm.batch_size_per_gpu = model.batch_size
+    loaded.lm.begin(seed, model.batch_size, model.tie_tolerance)
     if model.apply_chat_template and not loaded.identity["chat_template_hash"]:
         raise BadInput("model.apply_chat_template=true", f"{model.pretrained or model.name} has no chat template")
     return loaded

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections import Counter
+from collections.abc import Sequence
 from fractions import Fraction
 
 NUMERIC, FLEXIBLE = "numeric", "exact_match,flexible-extract"
@@ -59,6 +61,19 @@ def number_of(text: str) -> Fraction | None:
             return found
     numbers = _numbers(text)
     return numbers[-1] if numbers else None
+
+
+def vote(answers: Sequence[Fraction | None], target: Fraction | None) -> tuple[float, bool]:
+    """Whether the most frequent number is the target, and whether the vote was tied.
+
+    Answers without a number do not vote; where none votes, the majority is wrong. Of m numbers that share the first
+    place, one of which is the target, the vote counts as 1/m: what a fair draw among them gives on average, whatever
+    the order of the answers.
+    """
+    votes = Counter(answer for answer in answers if answer is not None)
+    most = max(votes.values(), default=0)
+    first = [number for number, count in votes.items() if count == most]
+    return (1 / len(first) if target in first else 0.0), len(first) > 1
 
 
 def _cut(text: str) -> str:

@@ -5,10 +5,9 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from lm_eval.models.huggingface import HFLM
-
-from evalsweep.engine.numeric import FLEXIBLE, NUMERIC, is_numeric, number_of
-from evalsweep.engine.shots import PinnedSampler
+from evalsweep.engine.numeric import FLEXIBLE, NUMERIC, is_numeric, number_of, vote
+from evalsweep.engine.prompts import Prompts
+from evalsweep.engine.requests import CAPPED
 from evalsweep.engine.tasks import Built
 from evalsweep.errors import BadInput
 from evalsweep.provenance import text_hash
@@ -32,10 +31,10 @@ def metrics(rounds: list[dict[str, Any]]) -> dict[str, float]:
 
 
 def numeric_metrics(samples: list[Sample]) -> dict[str, float]:
-    """evalsweep's own score of GSM8K, by task.
+    """evalsweep's own scores of GSM8K, by task.
 
-    Three shares: of answers whose number is right, of answers that give none, and of documents on which the score and
-    lm_eval's flexible pattern disagree.
+    Shares: of answers whose number is right, of answers that give none, of documents on which the score and lm_eval's
+    flexible pattern disagree, and, of several answers, of documents whose majority is right (`maj@n`).
     """
     found: dict[str, list[float]] = {}
     for sample in samples:
@@ -43,8 +42,10 @@ def numeric_metrics(samples: list[Sample]) -> dict[str, float]:
             continue
         silent = sum(number_of(text) is None for text in sample.responses) / len(sample.responses)
         differs = sample.scores[NUMERIC] != sample.scores.get(FLEXIBLE, sample.scores[NUMERIC])
-        for name, value in ((NUMERIC, sample.scores[NUMERIC]), ("no_number", silent), ("disagrees", float(differs))):
-            found.setdefault(f"{sample.task}/{NUMERIC if name == NUMERIC else f'{NUMERIC}_{name}'}", []).append(value)
+        votes = {k: v for k, v in sample.scores.items() if k.startswith("maj@")}
+        values = {NUMERIC: sample.scores[NUMERIC], "numeric_no_number": silent, "numeric_disagrees": float(differs)}
+        for name, value in (values | votes).items():
+            found.setdefault(f"{sample.task}/{name}", []).append(value)
     return {name: sum(values) / len(values) for name, values in found.items()}
 
 
@@ -61,61 +62,88 @@ def headline(built: Built, found: dict[str, float], metric: str | None) -> str:
     return own[0]
 
 
-def samples(built: Built, results: dict[str, Any], rounds: list[dict[str, Any]], lm: Any) -> list[Sample]:
+def samples(
+    built: Built,
+    results: dict[str, Any],
+    rounds: list[dict[str, Any]],
+    made: dict[str, Prompts],
+    lm: Any,
+    asked: int,
+) -> list[Sample]:
     """One sample a document, in order.
 
     Args:
         built: the tasks that were run.
         results: lm_eval's results, with prompts and all answers of each document.
         rounds: lm_eval's results for the first answers, the second answers, and so on; scores are means over them.
-        lm: the model, which knows how long its prompts may be.
+        made: how the prompts of each task came about.
+        lm: the model, which knows how its answers came to their end.
+        asked: how many answers to a document were asked for.
     """
-    made = []
+    found = []
     for name, task in built.tasks.items():
         scores: dict[int, dict[str, list[float]]] = {}
+        unparsed: set[int] = set()
         for round_ in rounds:
             for row in round_["samples"][name]:
                 for metric, value in _scores_of(row).items():
                     scores.setdefault(row["doc_id"], {}).setdefault(metric, []).append(value)
+                if row["filter"] == task._filters[-1].name and "[invalid]" in map(str, _flat(row["filtered_resps"])):
+                    unparsed.add(row["doc_id"])
         seen = set()
         for row in results["samples"][name]:
             if row["doc_id"] in seen:
                 continue  # lm_eval repeats the row for each filter
             seen.add(row["doc_id"])
-            made.append(
+            prompt = made[name].of(row["doc"])
+            numeric, flags = _numeric(name, row)
+            if row["doc_id"] in unparsed and not is_numeric(name):
+                flags.append("unparsed")
+            found.append(
                 Sample(
                     task=name,
                     doc_id=row["doc_id"],
                     doc_hash=row["doc_hash"][:16],
                     prompt=str(row["arguments"][0][0]),
                     prompt_hash=text_hash(str(row["arguments"][0][0])),
-                    shots=_shots_of(task, row["doc"]),
+                    shots=prompt.shots,
                     target=_target(task, row),
                     responses=_responses(task, row),
-                    scores={m: sum(v) / len(v) for m, v in scores.get(row["doc_id"], {}).items()} | _numeric(name, row),
-                    flags=["truncated"] if _truncated(task, row, lm) else [],
+                    scores={m: sum(v) / len(v) for m, v in scores.get(row["doc_id"], {}).items()} | numeric,
+                    flags=[*prompt.flags, *flags, *_answer_flags(task, row, lm, asked)],
+                    lost=prompt.lost,
                 )
             )
-    return made
+    return found
 
 
-def _numeric(task: str, row: dict[str, Any]) -> dict[str, float]:
+def _numeric(task: str, row: dict[str, Any]) -> tuple[dict[str, float], list[str]]:
+    """The scores of written numbers, and the flags that go with them."""
     if not is_numeric(task):
-        return {}
+        return {}, []
     target = number_of(str(row["target"]))
     answers = [number_of(str(text)) for text in row["resps"][0]]
-    return {NUMERIC: sum(answer is not None and answer == target for answer in answers) / len(answers)}
+    scores = {NUMERIC: sum(answer is not None and answer == target for answer in answers) / len(answers)}
+    flags = ["unparsed"] if None in answers else []
+    if len(answers) > 1:
+        scores[f"maj@{len(answers)}"], tied = vote(answers, target)
+        flags += ["tied"] if tied else []
+    return scores, flags
 
 
-def _truncated(task: Any, row: dict[str, Any], lm: Any) -> bool:
-    """Whether the prompt was too long for the model, so that lm_eval cut it from the left; unknown for servers."""
-    if not isinstance(lm, HFLM):
-        return False
-    if task.OUTPUT_TYPE == "generate_until":
-        prompt, settings = row["arguments"][0]
-        return bool(len(lm.tok_encode(prompt)) > lm.max_length - settings["max_gen_toks"])
-    longest = max(("".join(map(str, arguments)) for arguments in row["arguments"]), key=len)
-    return bool(len(lm.tok_encode(longest)) > lm.max_length + 1)
+def _answer_flags(task: Any, row: dict[str, Any], lm: Any, asked: int) -> list[str]:
+    if task.OUTPUT_TYPE != "generate_until":
+        return []
+    texts = list(map(str, row["resps"][0]))
+    name = str(task.task_name)
+    flags = ["few_answers"] if len(texts) < asked else []
+    flags += ["empty"] if any(not text.strip() for text in texts) else []
+    ends = [lm.ended.get((name, row["doc_id"], n)) for n in range(len(texts))]
+    return flags + (["capped"] if CAPPED in ends else [])
+
+
+def _flat(value: Any) -> list[Any]:
+    return [x for v in value for x in _flat(v)] if isinstance(value, list | tuple) else [value]
 
 
 def _scores_of(row: dict[str, Any]) -> dict[str, float]:
@@ -134,13 +162,6 @@ def _responses(task: Any, row: dict[str, Any]) -> list[Any]:
         return [str(text) for text in row["resps"][0]]
     # (log-likelihood, is it the greedy continuation) for each choice
     return [float(r[0][0] if isinstance(r[0], tuple | list) else r[0]) for r in row["resps"]]
-
-
-def _shots_of(task: Any, doc: dict[str, Any]) -> list[int]:
-    n = task.config.num_fewshot or 0
-    if n == 0 or not isinstance(task.sampler, PinnedSampler):
-        return []
-    return task.sampler.positions(n, doc)
 
 
 def _target(task: Any, row: dict[str, Any]) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import socket
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,10 +16,17 @@ from lm_eval.api.model import LM
 from lm_eval.models.openai_completions import LocalCompletionsAPI
 
 from evalsweep.config import ModelConfig
+from evalsweep.engine.requests import CAPPED, ENDED, sample_numbers
 from evalsweep.errors import BadInput, first_line
 from evalsweep.provenance import text_hash
 
 DEFAULT_LENGTH = 2048
+
+
+class _Answer(str):
+    """A text, and why the server ended it."""
+
+    ended: str
 
 
 class Completions(LocalCompletionsAPI):
@@ -34,33 +40,42 @@ class Completions(LocalCompletionsAPI):
         self.seed = seed
         self.sample = 0
         self.extra_body = dict(extra_body)
+        self.sent: list[dict[str, Any]] = []
+        self.ended: dict[tuple[str, int, int], str] = {}
 
     def generate_until(self, requests: list[Instance], disable_tqdm: bool = False) -> list[str]:
-        seen: Counter[int] = Counter()
-        rounds: dict[int, list[int]] = {}  # lm_eval repeats a request for each further sample of its document
-        for position, request in enumerate(requests):
-            rounds.setdefault(seen[id(request)], []).append(position)
-            seen[id(request)] += 1
+        rounds: dict[int, list[int]] = {}
+        for position, sample in enumerate(sample_numbers(requests)):
+            rounds.setdefault(sample, []).append(position)
         answers = [""] * len(requests)
         for sample, positions in rounds.items():
             self.sample = sample
             found = super().generate_until([requests[i] for i in positions], disable_tqdm=disable_tqdm)
             for position, answer in zip(positions, found, strict=True):
-                answers[position] = answer
+                answers[position] = str(answer)
+                request = requests[position]
+                self.ended[request.task_name, request.doc_id, sample] = getattr(answer, "ended", ENDED)
         return answers
 
     def _create_payload(self, messages: Any, *args: Any, generate: bool = False, **kwargs: Any) -> dict[str, Any]:
         if generate:
             kwargs["seed"] = int(text_hash(f"{self.seed}|{self.sample}|{messages}"), 16) % 2**31
         payload: dict[str, Any] = super()._create_payload(messages, *args, generate=generate, **kwargs)
-        return {**payload, **self.extra_body}
+        payload |= self.extra_body
+        settings = {k: v for k, v in payload.items() if k not in ("prompt", "seed")}
+        if generate and settings not in self.sent:
+            self.sent.append(settings)
+        return payload
 
     @staticmethod
     def parse_generations(outputs: Any, **kwargs: Any) -> list[str]:
         texts: list[str] = LocalCompletionsAPI.parse_generations(outputs, **kwargs)
         if not texts or not all(isinstance(text, str) for text in texts):
             raise ValueError(f"an answer without text: {str(outputs)[:200]}")
-        return texts
+        (choice,) = (outputs[0] if isinstance(outputs, list) else outputs)["choices"]
+        answer = _Answer(texts[0])
+        answer.ended = CAPPED if choice.get("finish_reason") == "length" else ENDED
+        return [answer]
 
 
 @contextmanager

@@ -1,11 +1,13 @@
-"""Few-shot examples that are pinned: one set, chosen once, the same for every document."""
+"""Few-shot examples that are pinned: chosen from the options, the seed and the document, never from what ran before."""
 
 from __future__ import annotations
 
+import difflib
 import itertools
 import random
-from collections import Counter
-from collections.abc import Sequence
+import re
+import unicodedata
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,24 +17,25 @@ from evalsweep.config import FewshotConfig
 from evalsweep.engine.data import read_split
 from evalsweep.errors import BadInput
 from evalsweep.provenance import text_hash, value_hash
+from evalsweep.record import Shot
+
+NEAR = 0.9  # of the words in common order, with the same numbers: the same question in a thin disguise
 
 
-class PinnedSampler(ContextSampler):
-    """Gives the first n documents of one fixed order; where the scored one is among them, the next takes its place.
+class Shots(ContextSampler):
+    """A sampler that remembers, for the document whose prompt is being made, which examples it gave.
 
-    `scored` is the document that the next prompt is for. lm_eval itself tells it only where the few-shot split is the
-    test split by name, and so shows documents their own answers elsewhere.
+    `scored` is that document, which prompts tell; lm_eval itself tells it only where the few-shot split is the test
+    split by name, and so shows documents their own answers elsewhere. `given` holds positions in the pool.
     """
 
-    def __init__(self, pool: Sequence[dict[str, Any]], order: Sequence[int]) -> None:
+    def __init__(self, task: Any, pool: Sequence[dict[str, Any]]) -> None:
         super().__init__(list(pool), rnd=0)
-        self.order = list(order)
+        self.task = task
         self.scored: dict[str, Any] | None = None
-
-    def positions(self, n: int, scored: dict[str, Any] | None = None) -> list[int]:
-        """Positions in the pool of the n shots for the scored document."""
-        others = (i for i in self.order if scored is None or self.df[i] != scored)
-        return list(itertools.islice(others, n))
+        self.given: list[int] = []
+        self._questions: dict[int, str] = {}
+        self._shots: dict[int, Shot] = {}
 
     def sample(
         self,
@@ -41,21 +44,110 @@ class PinnedSampler(ContextSampler):
         df: Sequence[dict[str, Any]] | None = None,
         **_: Any,
     ) -> Sequence[dict[str, Any]]:
+        self.given = self.positions(n, self.scored)
         documents: list[dict[str, Any]] = list(self.df)
-        return [documents[i] for i in self.positions(n, self.scored)]
+        return [documents[i] for i in self.given]
 
-    def set_rnd(self, rnd: int | None) -> PinnedSampler:
-        return self  # the order is pinned; lm_eval's few-shot seed has no say
+    def positions(self, n: int, scored: dict[str, Any] | None = None) -> list[int]:
+        """Positions in the pool of the n shots for the scored document."""
+        raise NotImplementedError
 
     def fewshot_docs(self) -> list[dict[str, Any]]:
         return list(self.df)
+
+    def question(self, position: int) -> str:
+        """The normalised question at a position of the pool."""
+        if position not in self._questions:
+            self._questions[position] = question(self.task, self.df[position])
+        return self._questions[position]
+
+    def shot(self, position: int) -> Shot:
+        """The shot at a position of the pool, its text as it stands in a prompt without a chat template."""
+        if position not in self._shots:
+            self._shots[position] = Shot(position, _rendered(self.task, self.df[position]))
+        return self._shots[position]
+
+    def copies(self, scored: dict[str, Any]) -> list[str]:
+        """What the last shots give away of the scored document: itself (`leaked`), or one like it (`near_copy`)."""
+        own = question(self.task, scored)
+        found = [self.question(position) for position in self.given]
+        flags = ["leaked"] if own in found else []
+        return flags + (["near_copy"] if any(is_near_copy(own, other) for other in found) else [])
+
+
+class Pinned(Shots):
+    """The first n of an order; where the scored document is among them, the next takes its place.
+
+    The order is one for all documents, or, with `seed`, one for each, drawn from the seed and the document's question.
+    A pool of `strict=False` may run out, as a file of exactly n examples does for a document that is one of them.
+    """
+
+    def __init__(
+        self,
+        task: Any,
+        pool: Sequence[dict[str, Any]],
+        order: Sequence[int] | None = None,
+        seed: int | None = None,
+        strict: bool = True,
+    ) -> None:
+        super().__init__(task, pool)
+        self.order = order
+        self.seed = seed
+        self.strict = strict
+
+    def positions(self, n: int, scored: dict[str, Any] | None = None) -> list[int]:
+        own = question(self.task, scored) if scored is not None else None
+        others = (i for i in self._order(own) if own is None or self.question(i) != own)
+        found = list(itertools.islice(others, n))
+        if len(found) < n and self.strict:
+            raise BadInput(
+                f"task.num_fewshot={n} for {self.task.task_name}",
+                f"the few-shot pool holds {len(self.df)} examples, of which the scored document is left out",
+                f"task.num_fewshot={len(found)}",
+            )
+        return found
+
+    def _order(self, own: str | None) -> Iterator[int]:
+        if self.order is not None:
+            return iter(self.order)
+        drawn = list(range(len(self.df)))
+        _random("document", self.task.task_name, self.seed, own).shuffle(drawn)
+        return iter(drawn)
+
+    def set_rnd(self, rnd: int | None) -> Pinned:
+        return self  # the order is pinned; lm_eval's few-shot seed has no say
+
+
+class Harness(Shots):
+    """lm_eval's own draw, which depends on the documents before, on the limit and on the number of processes."""
+
+    def __init__(self, task: Any, pool: Sequence[dict[str, Any]], own: ContextSampler) -> None:
+        super().__init__(task, pool)
+        self.own = own
+        self.places = {value_hash(doc): i for i, doc in reversed(list(enumerate(pool)))}
+
+    def sample(
+        self,
+        n: int,
+        eval_doc: dict[str, Any] | None = None,
+        df: Sequence[dict[str, Any]] | None = None,
+        **more: Any,
+    ) -> Sequence[dict[str, Any]]:
+        drawn: Sequence[dict[str, Any]] = self.own.sample(n, eval_doc=eval_doc, df=df, **more)
+        self.given = [self.places[value_hash(doc)] for doc in drawn]
+        return drawn
+
+    def set_rnd(self, rnd: int | None) -> Harness:
+        self.own.set_rnd(rnd)
+        return self
 
 
 def pin(task: Any, fewshot: FewshotConfig, num_fewshot: int | None) -> None:
     """Replace the sampler of an lm_eval task.
 
     `fixed` keeps the order of tasks that publish one (`first_n`, as MMLU does) and draws once with `fewshot.seed`
-    for the others; `resampled` draws with the job's seed for all; `file` takes the file's lines in order.
+    for the others; `resampled` draws with the job's seed for all; `per_document` draws for each document; `file` takes
+    the file's lines in order; `harness` leaves the draw to lm_eval.
 
     Errors: BadInput where the pool is too small, the split does not exist, or the task draws in a way of its own.
     """
@@ -69,52 +161,76 @@ def pin(task: Any, fewshot: FewshotConfig, num_fewshot: int | None) -> None:
         raise BadInput(
             f"task.name={name}", "draws its own shots in Python, which cannot be pinned", "task.num_fewshot=0"
         )
+    given = f"task.num_fewshot={n} for {name}"
     if fewshot.name == "file":
         pool = _from_file(Path(str(fewshot.path)).expanduser(), task)
         n = len(pool) if num_fewshot is None else num_fewshot
         task.set_config("num_fewshot", n)
-        order, spare = list(range(len(pool))), 0
         given = f"fewshot.path={fewshot.path}"
     else:
         if fewshot.split is not None:
             _choose_split(task, fewshot.split)
         pool = list(task.fewshot_docs())
-        order = _order(len(pool), fewshot, name, published=isinstance(task.sampler, FirstNSampler))
-        spare = _most_copies(pool, task)
-        given = f"task.num_fewshot={n} for {name}"
-    if len(pool) < n + spare:
-        why = ", of which the scored document is left out" if spare else ""
-        most = max(0, len(pool) - spare)
-        raise BadInput(given, f"the few-shot pool holds {len(pool)} examples{why}", f"task.num_fewshot={most}")
-    task.sampler = PinnedSampler(pool, order)
-    _tell_scored(task)
+    if len(pool) < n:
+        raise BadInput(given, f"the few-shot pool holds {len(pool)} examples", f"task.num_fewshot={len(pool)}")
+    task.sampler = _sampler(task, fewshot, pool)
 
 
-def _most_copies(pool: Sequence[dict[str, Any]], task: Any) -> int:
-    """How many examples of the pool a scored document can take away: its copies there."""
-    scored = {value_hash(doc) for doc in task.eval_docs}
-    copies = Counter(value_hash(doc) for doc in pool)
-    return max((n for doc, n in copies.items() if doc in scored), default=0)
+def _sampler(task: Any, fewshot: FewshotConfig, pool: list[dict[str, Any]]) -> Shots:
+    if fewshot.name == "harness":
+        return Harness(task, pool, task.sampler)
+    if fewshot.name == "per_document":
+        return Pinned(task, pool, seed=fewshot.seed)
+    order = list(range(len(pool)))
+    published = fewshot.name == "file" or (fewshot.name == "fixed" and isinstance(task.sampler, FirstNSampler))
+    if not published:
+        # A stream for each task and seed: other tasks of a run, and their order, do not move the draw.
+        _random("shots", task.task_name, fewshot.seed).shuffle(order)
+    return Pinned(task, pool, order, strict=fewshot.name != "file")
 
 
-def _tell_scored(task: Any) -> None:
-    """Tell the sampler whose prompt is being made."""
-    original = task.fewshot_context
-
-    def fewshot_context(doc: dict[str, Any], *args: Any, **kwargs: Any) -> Any:
-        task.sampler.scored = doc
-        return original(doc, *args, **kwargs)
-
-    task.fewshot_context = fewshot_context
+def _random(*key: Any) -> random.Random:
+    return random.Random(int(text_hash("|".join(map(str, key))), 16))
 
 
-def _order(size: int, fewshot: FewshotConfig, task: str, published: bool) -> list[int]:
-    order = list(range(size))
-    if fewshot.name == "fixed" and published:
-        return order
-    # A stream for each task and seed: other tasks of a run, and their order, do not move the draw.
-    random.Random(int(text_hash(f"shots|{task}|{fewshot.seed}"), 16)).shuffle(order)
-    return order
+def question(task: Any, doc: dict[str, Any]) -> str:
+    """What a document asks, normalised: letter case, width, spacing and punctuation do not tell two apart.
+
+    A number's point and sign stay. Tasks whose question is not a text are compared by the whole document.
+    """
+    text = task.doc_to_text(doc)
+    if not isinstance(text, str) or not text.strip():
+        text = value_hash(doc)
+    return " ".join(_WORDS.findall(unicodedata.normalize("NFKC", text).casefold()))
+
+
+_WORDS = re.compile(r"-?\d+(?:[.,]\d+)*|[^\W\d_]+|[^\s\w.,;:!?'\"()-]")
+
+
+def is_near_copy(a: str, b: str) -> bool:
+    """Whether two different normalised questions are one but for a few words: same numbers, nearly the same words."""
+    ours, theirs = a.split(), b.split()
+    if a == b or [w for w in ours if w[-1].isdigit()] != [w for w in theirs if w[-1].isdigit()]:
+        return False
+    matcher = difflib.SequenceMatcher(None, ours, theirs, autojunk=False)
+    return matcher.real_quick_ratio() >= NEAR and matcher.ratio() >= NEAR
+
+
+def _rendered(task: Any, doc: dict[str, Any]) -> str:
+    settings = task.fewshot_cfg
+    q = task.doc_to_text(doc, settings.doc_to_text)
+    choices: Any = task.doc_to_choice(doc, settings.doc_to_choice) if settings.doc_to_choice else None
+    if task.multiple_input:
+        q, choices = choices[q], None
+    turns = task.build_qa_turn(
+        q=q,
+        c=choices,
+        a=task.doc_to_target(doc, settings.doc_to_target),
+        gen_prefix=task.resolve_field(doc, settings.gen_prefix),
+        tgt_delim=settings.target_delimiter,
+        few_delim="",
+    )
+    return "".join(turn.to_text() for turn in turns)
 
 
 def _choose_split(task: Any, split: str) -> None:

@@ -43,6 +43,11 @@ class Built:
     def name(self) -> str:
         return str(self.root.name if isinstance(self.root, Group) else self.root.task_name)
 
+    @property
+    def generates(self) -> bool:
+        """Whether any of the tasks has the model write text."""
+        return any(task.OUTPUT_TYPE == "generate_until" for task in self.tasks.values())
+
 
 def build(job: JobConfig) -> Built:
     """The tasks of a job, loaded anew: lm_eval changes task objects while it runs them.
@@ -160,6 +165,8 @@ class _Factory(TaskFactory):
         if raw:
             text = json.dumps(raw, sort_keys=True, default=str)
             self.config_hashes[config["task"]] = value_hash(text.replace(str(HARNESS), ""))
+        if self.job.task.gen_prefix:
+            config["gen_prefix"] = self.job.task.gen_prefix
         folder = self._folder(config["task"])
         if folder is not None:
             n = self.job.task.num_fewshot
@@ -246,18 +253,12 @@ def _provenance(leaves: dict[str, Any], config_hashes: dict[str, str]) -> dict[s
         else "/".join(filter(None, (task.DATASET_PATH, task.DATASET_NAME)))
         for name, task in leaves.items()
     }
-    shots_used = {
-        name: [value_hash(task.sampler.df[i]) for i in task.sampler.positions(task.config.num_fewshot)]
-        for name, task in leaves.items()
-        if isinstance(getattr(task, "sampler", None), shots.PinnedSampler)
-    }
     return {
         "task_version": _same(versions),
         "task_config_hash": _same({k: config_hashes.get(k, "none: written in Python") for k in leaves}, combine=True),
         "dataset_fingerprint": _same(prints, combine=True),
         "dataset_source": _same(sources, combine=False),
         "num_fewshot": _same({name: task.config.num_fewshot or 0 for name, task in leaves.items()}),
-        "shots_hash": value_hash(shots_used) if shots_used else None,
     }
 
 

@@ -1,4 +1,4 @@
-"""Watches a model at work: how many answers have come, and which generation settings reach it."""
+"""Watches a model at work: how many answers have come."""
 
 from __future__ import annotations
 
@@ -29,8 +29,6 @@ class _Counter(CacheHook):
         self.progress(self.what, self.done, self.total)
 
 
-# What differs from document to document
-_CONTENT = ("context", "attention_mask", "max_length", "prompt", "messages", "seed")
 _REQUESTS = {
     "generate_until": "generating",
     "loglikelihood": "log-likelihoods",
@@ -39,18 +37,15 @@ _REQUESTS = {
 
 
 @contextmanager
-def watched(lm: Any, progress: Progress) -> Iterator[list[dict[str, Any]]]:
-    """Tell progress as answers arrive; gives the distinct generation settings that reach the engine, as they come."""
-    sent: list[dict[str, Any]] = []
+def watched(lm: Any, progress: Progress) -> Iterator[None]:
+    """Tell progress as answers arrive."""
     counter = _Counter(progress)
     wrapped = {name: _counted(getattr(lm, name), what, counter) for name, what in _REQUESTS.items()}
-    # where the settings leave lm_eval: for transformers' generate, and for a server
-    wrapped |= {n: _noted(getattr(lm, n), sent) for n in ("_model_generate", "_create_payload") if hasattr(lm, n)}
     hook, lm.cache_hook = lm.cache_hook, counter
     for name, method in wrapped.items():
         setattr(lm, name, method)
     try:
-        yield sent
+        yield
     finally:
         lm.cache_hook = hook
         for name in wrapped:
@@ -61,20 +56,5 @@ def _counted(original: Callable[..., Any], what: str, counter: _Counter) -> Call
     def call(requests: list[Instance], *args: Any, **kwargs: Any) -> Any:
         counter.start(what, len(requests))
         return original(requests, *args, **kwargs)
-
-    return call
-
-
-def _noted(original: Callable[..., Any], sent: list[dict[str, Any]]) -> Callable[..., Any]:
-    def call(*args: Any, **kwargs: Any) -> Any:
-        settings = {k: v for k, v in kwargs.items() if k not in _CONTENT}
-        if "context" in kwargs:
-            settings["max_gen_toks"] = kwargs["max_length"] - kwargs["context"].shape[1]
-        result = original(*args, **kwargs)
-        if isinstance(result, dict):  # a server's payload
-            settings = {k: v for k, v in result.items() if k not in _CONTENT}
-        if settings not in sent:
-            sent.append(settings)
-        return result
 
     return call

@@ -86,7 +86,7 @@ def run_interval(
     if x.size == 1:
         reason = "one run: no run-to-run interval"
     elif identical:
-        reason = f"{x.size} identical runs: they count as one"
+        reason = f"{x.size} identical runs count as one"
     elif bool(np.all(x == x[0])):
         reason = f"{x.size} runs with different answers and the same score: no spread to estimate from"
     if reason:

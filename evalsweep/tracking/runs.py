@@ -166,7 +166,7 @@ def _tags(record: Record) -> dict[str, str]:
         "responses_hash": str(record.responses_hash),
         "decoding": str(record.decoding),
         **({"error": record.error} if record.error else {}),
-        **({"alarms": "; ".join(record.alarms)} if record.alarms else {}),
+        **({"alarms": "; ".join(alarm.message for alarm in record.alarms)} if record.alarms else {}),
     }
 
 

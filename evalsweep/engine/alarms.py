@@ -1,0 +1,135 @@
+"""What a reader of a run's score must know: each alarm is counted, one line, and names the worst documents."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from evalsweep.config import JobConfig
+from evalsweep.engine.generation import Rounding
+from evalsweep.engine.tasks import Built
+from evalsweep.record import Alarm, Sample
+
+WORST = 5  # documents that an alarm names
+
+# Flags of samples, in the order of their alarms: what the documents that carry one are told to be.
+_FLAGS = {
+    "truncated": "prompts of {task} were cut from the left to fit the model: up to {tokens} tokens and {shots} shots",
+    "dropped_shots": "prompts of {task} were given fewer shots to fit the model: up to {shots} fewer",
+    "fewer_shots": "documents of {task} are among the examples of fewshot.path themselves, and got one fewer",
+    "leaked": "documents of {task} were shown themselves, answer and all, among their shots",
+    "near_copy": "documents of {task} were shown a near copy of themselves among their shots",
+    "double_bos": "prompts of {task} begin with two begin tokens (BOS)",
+    "missing_bos": "prompts of {task} lack the begin token (BOS) that the tokenizer puts before a text",
+    "few_answers": "documents of {task} have fewer answers than task.samples={samples}",
+    "empty": "documents of {task} have an empty answer",
+    "capped": "documents of {task} have an answer that was cut at the token limit",
+    "unparsed": "documents of {task} have an answer in which the score finds nothing to read",
+    "tied": "documents of {task} have a tied vote, which counts as the chance that a fair draw would decide it right",
+    "unsafe": "documents of {task} have code that the sandbox had to end",
+}
+_ALWAYS = ("truncated", "leaked", "near_copy")
+_GENERATED = ("empty", "capped", "unparsed")
+
+
+def of_samples(job: JobConfig, samples: list[Sample]) -> list[Alarm]:
+    """One alarm for each flag that any sample carries."""
+    found = []
+    for kind, words in _FLAGS.items():
+        flagged = [s for s in samples if kind in s.flags]
+        if not flagged:
+            continue
+        worst = sorted(flagged, key=lambda s: -s.lost.get("tokens", 0) - s.lost.get("shots", 0))
+        lost = {key: max(s.lost.get(key, 0) for s in flagged) for key in ("tokens", "shots")}
+        text = words.format(task=job.task.name, samples=job.task.samples, **lost)
+        found.append(
+            Alarm(
+                kind,
+                f"{len(flagged)} of {len(samples)} {text}",
+                len(flagged),
+                len(samples),
+                [f"{s.task}/{s.doc_id}" for s in worst[:WORST]],
+            )
+        )
+    return found
+
+
+def counts(alarms: Iterable[Alarm], generates: bool) -> dict[str, float]:
+    """`alarms/kind` to the number of documents; the usual kinds are there with 0 too."""
+    usual = dict.fromkeys([*_ALWAYS, *(_GENERATED if generates else ())], 0)
+    found = usual | {alarm.kind: alarm.count for alarm in alarms if alarm.total}
+    return {f"alarms/{kind}": float(count) for kind, count in found.items()}
+
+
+def of_run(job: JobConfig, built: Built, samples: list[Sample], lm: Any, identity: dict[str, Any]) -> list[Alarm]:
+    """Alarms of the run as a whole: dead axes, shots that are not pinned, templates, rounding, a server's seeds."""
+    found = [*_dead(job, built), *_shots(job, built), *_templates(job, identity), *_rounding(job, lm)]
+    if job.model.kind == "server" and job.task.samples > 1 and job.temperature > 0 and len(samples) > 1:
+        texts = [s.responses for s in samples]
+        if built.generates and all(len(set(map(str, answers))) == 1 for answers in texts):
+            found.append(
+                Alarm(
+                    "same_answers",
+                    f"the server gave the same text for all {job.task.samples} samples of every document of "
+                    f"{job.task.name}, at temperature {job.temperature:g}: it may ignore the seed",
+                )
+            )
+    return found
+
+
+def _dead(job: JobConfig, built: Built) -> list[Alarm]:
+    if built.generates:
+        return []
+    found = []
+    if job.temperature > 0:
+        line = f"temperature does not affect {job.task.name}: it compares log-likelihoods, nothing is sampled"
+        found.append(Alarm("dead_temperature", line))
+    if job.task.samples > 1:
+        line = f"task.samples={job.task.samples} has no effect on {job.task.name}: it compares log-likelihoods"
+        found.append(Alarm("dead_samples", line))
+    return found
+
+
+def _shots(job: JobConfig, built: Built) -> list[Alarm]:
+    if not any(t.config.num_fewshot for t in built.tasks.values()):
+        return []
+    small = [n for n, t in built.tasks.items() if (k := t.config.num_fewshot or 0) and len(t.sampler.df) <= k]
+    if job.fewshot.name == "resampled" and small:
+        line = f"the few-shot pool of {small[0]} holds no more than its shots: seeds differ in their order alone"
+        return [Alarm("small_pool", line)]
+    if job.fewshot.name == "harness":
+        line = (
+            f"fewshot=harness: the shots of {job.task.name} are lm_eval's own draw, which depends on the order of the "
+            "documents, task.limit and the number of processes"
+        )
+        return [Alarm("harness_shots", line)]
+    return []
+
+
+def _templates(job: JobConfig, identity: dict[str, Any]) -> list[Alarm]:
+    model = job.model.pretrained or job.model.name
+    if identity.get("chat_template_hash") and not job.model.apply_chat_template:
+        line = f"{model} has a chat template and runs without it; model.apply_chat_template=true applies it"
+        return [Alarm("no_template", line)]
+    own = identity.get("template_system_prompt")
+    if job.model.apply_chat_template and not job.prompt.system and own:
+        line = f"the chat template of {model} inserts a system prompt of its own: '{own}'"
+        return [Alarm("template_prompt", line)]
+    return []
+
+
+def _rounding(job: JobConfig, lm: Any) -> list[Alarm]:
+    rounding = getattr(lm, "rounding", Rounding())
+    found = []
+    tolerance = max((float(sent.get("tie_tolerance", 0.0)) for sent in getattr(lm, "sent", [])), default=0.0)
+    if rounding.largest > tolerance > 0:
+        line = (
+            f"rounding moved the logits of {job.task.name} by up to {rounding.largest:.2g}, more than the tolerance of "
+            f"{tolerance:g} within which near-ties are decided alone: texts may depend on model.batch_size; "
+            f"model.tie_tolerance={2 * rounding.largest:.2g} or model.dtype=float32 closes this"
+        )
+        found.append(Alarm("rounding", line))
+    if rounding.smallest_batch is not None:
+        line = f"out of memory: the batch went down from {job.model.batch_size} to {rounding.smallest_batch}"
+        found.append(Alarm("memory", line))
+    return found

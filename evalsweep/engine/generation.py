@@ -1,0 +1,291 @@
+"""Text from a causal model, token by token: each answer depends on its own request and not on the batch it is in."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import math
+import os
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+import transformers
+from transformers import DynamicCache
+
+from evalsweep.engine.noise import gumbel, stream_key
+from evalsweep.engine.requests import CAPPED, ENDED, STOPPED
+
+# Two logits closer than this, in logits, are a near-tie, which batches of different shapes may decide differently.
+# Measured on the embedded model between batch shapes: differences move by at most 4e-5 in float32. In 16 bits they move
+# by up to 0.5, and to decide all of that anew would cost more than the generation itself: there a part is left.
+TOLERANCE = {torch.float32: 1e-3, torch.float64: 1e-6}
+TOLERANCE_16_BITS = 0.05
+
+
+@dataclass(frozen=True)
+class Request:
+    """The `sample`-th answer (from 0) to `prompt`, which is `tokens` to the model; `position` is the asker's own."""
+
+    prompt: str
+    tokens: tuple[int, ...]
+    sample: int
+    position: int
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What decides an answer besides the model and the request; `warpers` are transformers' own, by their names."""
+
+    seed: int
+    temperature: float  # 0: greedy
+    max_gen_toks: int
+    stop: tuple[str, ...]
+    end_tokens: frozenset[int]
+    tolerance: float
+    warpers: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass
+class Rounding:
+    """How often near-ties came up, and what was seen of rounding there."""
+
+    tokens: int = 0
+    near_ties: int = 0
+    flipped: int = 0  # near-ties in which the batch would have chosen another token than the row alone
+    largest: float = 0.0  # the most by which a difference of two logits moved between batch and row alone
+    smallest_batch: int | None = None  # rows a batch after memory ran out
+
+
+@dataclass
+class _Row:
+    request: Request
+    key: int
+    new: list[int] = field(default_factory=list)
+    ended: str = CAPPED
+
+
+class Generator:
+    """Generates with one model; `decode` makes text of token ids, special tokens kept; `rounding` is added to."""
+
+    def __init__(self, model: Any, decode: Callable[[list[int]], str], pad_token: int, rounding: Rounding) -> None:
+        self.model = model
+        self.decode = decode
+        self.pad_token = pad_token
+        self.rounding = rounding
+        self._known = set(inspect.signature(model.forward).parameters)
+        # transformers renames the argument, model by model, and warns of the old name
+        self._cache = "cache" if "cache" in self._known else "past_key_values"
+
+    def generate(
+        self,
+        requests: Sequence[Request],
+        settings: Settings,
+        rows: int,
+        tell: Callable[[Request, list[int], str], None],
+    ) -> None:
+        """Answer every request, in an order of its own; `tell` gets each request, its new tokens and how it ended.
+
+        The samples of a prompt share its prefill, at most `rows` answers grow at once, and a finished one leaves the
+        batch. Out of memory, the batch is halved and what it held begins anew, with the same result.
+
+        Errors: torch.OutOfMemoryError where a single row does not fit.
+        """
+        pending = list(requests)
+        with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:
+            while pending:
+                bunch = next(_bunches(pending, rows))
+                finished: list[_Row] = []
+                full = False
+                try:
+                    self._answer(bunch, settings, rows, finished, pool)
+                except torch.OutOfMemoryError:
+                    if rows == 1:
+                        raise
+                    full = True
+                if full:  # outside of the handler, whose traceback holds the tensors
+                    rows //= 2
+                    self.rounding.smallest_batch = rows
+                    if torch.cuda.is_available():
+                        torch.cuda.empty_cache()
+                for row in finished:
+                    tell(row.request, row.new, row.ended)
+                done = {id(row.request) for row in finished}
+                pending = [r for r in pending if id(r) not in done]
+
+    @torch.inference_mode()
+    def _answer(
+        self,
+        bunch: Sequence[Sequence[Request]],
+        settings: Settings,
+        rows: int,
+        finished: list[_Row],
+        pool: ThreadPoolExecutor,
+    ) -> None:
+        prefilled, mask, logits = self._prefill([group[0].tokens for group in bunch])
+        wanted = [(i, request) for i, group in enumerate(bunch) for request in group]
+        slices = list(_slices(wanted, rows))
+        for n, part in enumerate(slices):
+            cache = prefilled if n == len(slices) - 1 else copy.deepcopy(prefilled)
+            index = torch.tensor([i for i, _ in part])
+            cache.batch_select_indices(index.to(self.model.device))
+            alive = [_Row(r, stream_key(settings.seed, r.prompt, r.sample)) for _, r in part]
+            self._grow(alive, cache, mask[index], logits[index], settings, finished, pool)
+
+    def _prefill(self, prompts: Sequence[Sequence[int]]) -> tuple[Any, torch.Tensor, torch.Tensor]:
+        """The prompts' cache, their mask (prompts, longest) and the logits after each, padded on the left."""
+        longest = max(map(len, prompts))
+        ids = torch.tensor([[self.pad_token] * (longest - len(p)) + list(p) for p in prompts])
+        mask = torch.tensor([[0] * (longest - len(p)) + [1] * len(p) for p in prompts])
+        cache = DynamicCache(config=self.model.config)
+        return cache, mask, self._logits(ids, mask, cache)
+
+    def _grow(
+        self,
+        alive: list[_Row],
+        cache: Any,
+        mask: torch.Tensor,
+        logits: torch.Tensor,
+        settings: Settings,
+        finished: list[_Row],
+        pool: ThreadPoolExecutor,
+    ) -> None:
+        noise = _noise_ahead(pool, alive, 0, settings, logits.shape[-1])
+        for step in range(settings.max_gen_toks):
+            tokens = self._choose(alive, logits, settings, noise)
+            self.rounding.tokens += len(alive)
+            last = step + 1 == settings.max_gen_toks
+            staying = []
+            for r, (row, token) in enumerate(zip(alive, tokens, strict=True)):
+                row.new.append(token)
+                if self._has_ended(row, settings) or last:
+                    finished.append(row)
+                else:
+                    staying.append(r)
+            if not staying:
+                return
+            if len(staying) < len(alive):
+                index = torch.tensor(staying)
+                cache.batch_select_indices(index.to(self.model.device))
+                mask, alive, tokens = mask[index], [alive[r] for r in staying], [tokens[r] for r in staying]
+            mask = torch.cat([mask, torch.ones(len(mask), 1, dtype=mask.dtype)], 1)
+            noise = _noise_ahead(pool, alive, step + 1, settings, logits.shape[-1])  # while the model computes
+            logits = self._logits(torch.tensor(tokens)[:, None], mask, cache)
+
+    def _logits(self, ids: torch.Tensor, mask: torch.Tensor | None, cache: Any) -> torch.Tensor:
+        """Logits after the last token of each row, float32 on the processor, (rows, vocabulary)."""
+        device = self.model.device
+        given: dict[str, Any] = {"input_ids": ids.to(device), "use_cache": cache is not None}
+        if cache is not None:
+            given[self._cache] = cache
+        if mask is not None:
+            given["attention_mask"] = mask.to(device)
+            position = (mask.cumsum(-1) - 1).clamp(min=0)[:, -ids.shape[1] :]
+            given["position_ids"] = position.to(device)
+        given["logits_to_keep"] = 1
+        optional = {"position_ids", "logits_to_keep"} - self._known  # some models place their tokens by the mask
+        logits: torch.Tensor = self.model(**{k: v for k, v in given.items() if k not in optional}).logits
+        return logits[:, -1].float().cpu()
+
+    def _choose(
+        self, alive: Sequence[_Row], logits: torch.Tensor, settings: Settings, noise: list[Future[np.ndarray]]
+    ) -> list[int]:
+        drawn: list[torch.Tensor | None] = [torch.from_numpy(n.result()) for n in noise] or [None] * len(alive)
+        scores = _scores(alive, logits, settings, drawn)
+        best: list[int]
+        best, second = (t.tolist() for t in scores.topk(2).indices.T)
+        unit = settings.temperature or 1.0  # scores are in logits / temperature
+        for r, row in enumerate(alive):
+            gap = unit * float(scores[r, best[r]] - scores[r, second[r]])
+            if not gap < settings.tolerance:
+                continue
+            own = _scores([row], self._alone(row), settings, [drawn[r]])[0]
+            moved = abs(unit * float(own[best[r]] - own[second[r]]) - gap)
+            self.rounding.near_ties += 1
+            if math.isfinite(moved):
+                self.rounding.largest = max(self.rounding.largest, moved)
+            chosen = int(own.argmax())
+            self.rounding.flipped += chosen != best[r]
+            best[r] = chosen
+        return best
+
+    def _alone(self, row: _Row) -> torch.Tensor:
+        """The logits of a row computed in the one shape that no batch can change: alone, unpadded, without a cache."""
+        return self._logits(torch.tensor([[*row.request.tokens, *row.new]]), None, None)
+
+    def _has_ended(self, row: _Row, settings: Settings) -> bool:
+        if row.new[-1] in settings.end_tokens:
+            row.ended = ENDED
+            return True
+        for stop in settings.stop:
+            # a token is a byte or more; a few more come before, so that no cut within a letter hides a stop string
+            tail = self.decode(row.new[-len(stop.encode()) - 8 :])
+            if stop in tail:
+                row.ended = STOPPED
+                return True
+        return False
+
+
+def _scores(
+    alive: Sequence[_Row], logits: torch.Tensor, settings: Settings, noise: Sequence[torch.Tensor | None]
+) -> torch.Tensor:
+    """What the next token is the largest of: logits when greedy, else logits / temperature, warped, plus noise."""
+    for name in ("repetition_penalty", "no_repeat_ngram_size"):
+        if name in settings.warpers:
+            # row by row, on its own tokens: padding would be penalised with the rest
+            process = WARPERS[name](settings.warpers[name])
+            rows = [torch.tensor([[*row.request.tokens, *row.new]]) for row in alive]
+            logits = torch.cat([process(ids, logits[r : r + 1].clone()) for r, ids in enumerate(rows)])
+    scores = logits.double()
+    if not settings.temperature:
+        return scores
+    scores = scores / settings.temperature
+    for name, make in WARPERS.items():
+        if name in settings.warpers and name not in ("repetition_penalty", "no_repeat_ngram_size"):
+            scores = make(settings.warpers[name])(None, scores)
+    return scores + torch.stack([n for n in noise if n is not None])
+
+
+# In the order in which transformers applies them.
+WARPERS: dict[str, Any] = {
+    "repetition_penalty": transformers.RepetitionPenaltyLogitsProcessor,
+    "no_repeat_ngram_size": transformers.NoRepeatNGramLogitsProcessor,
+    "top_k": transformers.TopKLogitsWarper,
+    "top_p": transformers.TopPLogitsWarper,
+    "min_p": transformers.MinPLogitsWarper,
+    "typical_p": transformers.TypicalLogitsWarper,
+    "epsilon_cutoff": transformers.EpsilonLogitsWarper,
+    "eta_cutoff": transformers.EtaLogitsWarper,
+}
+
+
+def _noise_ahead(
+    pool: ThreadPoolExecutor, alive: Sequence[_Row], step: int, settings: Settings, size: int
+) -> list[Future[np.ndarray]]:
+    if not settings.temperature:
+        return []
+    return [pool.submit(gumbel, row.key, step, size) for row in alive]
+
+
+def _bunches(requests: Sequence[Request], rows: int) -> Iterator[list[list[Request]]]:
+    """Requests by prompt, longest prompt first, as many prompts as have their samples in `rows`; at least one."""
+    groups: dict[tuple[int, ...], list[Request]] = {}
+    for request in requests:
+        groups.setdefault(request.tokens, []).append(request)
+    bunch: list[list[Request]] = []
+    for tokens in sorted(groups, key=lambda t: (-len(t), t)):
+        if bunch and sum(map(len, bunch)) + len(groups[tokens]) > rows:
+            yield bunch
+            bunch = []
+        bunch.append(groups[tokens])
+    yield bunch
+
+
+def _slices(wanted: list[tuple[int, Request]], rows: int) -> Iterator[list[tuple[int, Request]]]:
+    """As few parts of at most `rows` as there can be, and as even."""
+    size = math.ceil(len(wanted) / math.ceil(len(wanted) / rows))
+    for start in range(0, len(wanted), size):
+        yield wanted[start : start + size]

@@ -1,0 +1,145 @@
+"""Alarms: what a reader of a score must know is counted, named, and said in one line."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from completions_server import serving
+from conftest import job_of
+
+from evalsweep.engine.evaluate import Evaluation, evaluate
+from evalsweep.errors import BadInput
+from evalsweep.record import Alarm
+
+SHORT = ("task.limit=4",)
+
+
+def found(*overrides: str) -> Evaluation:
+    return evaluate(job_of(*SHORT, *overrides), lambda *_: None)
+
+
+def alarm(evaluation: Evaluation, kind: str) -> Alarm:
+    (one,) = [a for a in evaluation.alarms if a.kind == kind]
+    return one
+
+
+def kinds(evaluation: Evaluation) -> set[str]:
+    return {a.kind for a in evaluation.alarms}
+
+
+def test_prompts_that_are_cut_are_flagged_with_the_tokens_and_whole_shots_they_lost():
+    cut = found("model.max_length=60")
+    whole = found()
+    for short, full in zip(cut.samples, whole.samples, strict=True):
+        assert "truncated" in short.flags
+        assert len(full.shots) == 4
+    # the first keeps "\n\nQuestion: What is 11 - 5?..." of its prompt, the third "6\n\n", the end of the second shot
+    assert [cut.samples[i].lost for i in (0, 2)] == [{"tokens": 35, "shots": 2}, {"tokens": 34, "shots": 1}]
+    told = alarm(cut, "truncated")
+    assert (told.count, told.total, cut.metrics["alarms/truncated"]) == (4, 4, 4.0)
+    assert told.message.startswith("4 of 4 prompts of sample were cut from the left to fit the model: up to ")
+    assert told.message.endswith(f"{max(s.lost['tokens'] for s in cut.samples)} tokens and 2 shots")
+    worst = max(cut.samples, key=lambda s: s.lost["tokens"])
+    assert told.documents[0] == f"sample/{worst.doc_id}"
+    assert whole.metrics["alarms/truncated"] == 0
+    assert found("task=sample_choice", "model.max_length=30").metrics["alarms/truncated"] == 4
+
+
+def test_on_truncation_error_refuses_and_names_the_prompt():
+    with pytest.raises(BadInput, match=r"What is 11 \* 4.*is \d+ tokens too long .* on_truncation=drop_shots"):
+        found("model.max_length=60", "on_truncation=error")
+
+
+def test_on_truncation_drop_shots_drops_whole_shots_and_says_how_many():
+    fewer = found("model.max_length=60", "on_truncation=drop_shots")
+    for sample in fewer.samples:
+        assert sample.flags[0] == "dropped_shots"
+        assert len(sample.shots) == 4 - sample.lost["shots"] < 4
+        assert sample.prompt.count("Answer:") == len(sample.shots) + 1
+        assert sample.prompt.startswith("Question:")
+    assert "dropped_shots" in kinds(fewer) and "truncated" not in kinds(fewer)
+
+
+def test_answers_that_run_into_the_token_limit_are_flagged():
+    assert alarm(found("task.max_gen_toks=1"), "capped").count == 4
+    assert found().metrics["alarms/capped"] == 0
+
+
+def test_answers_from_which_nothing_is_read_and_empty_ones_are_flagged(gsm8k):
+    own = ("task=gsm8k", f"task.data={gsm8k}", "task.num_fewshot=0", "task.max_gen_toks=1")
+    silent = found(*own)
+    numbers = [any(c.isdigit() for c in s.responses[0]) for s in silent.samples]
+    assert ["unparsed" in s.flags for s in silent.samples] == [not n for n in numbers]
+    assert silent.metrics["alarms/unparsed"] == numbers.count(False) > 0
+    empty = [not s.responses[0].strip() for s in silent.samples]
+    assert ["empty" in s.flags for s in silent.samples] == empty
+
+
+def test_extraction_failures_of_lm_evals_own_filters_are_flagged():
+    hot = found("temperature=4", "task.limit=20")
+    assert any("unparsed" in s.flags for s in hot.samples)
+    for sample in hot.samples:
+        assert ("unparsed" in sample.flags) == (not any(c.isdigit() for c in sample.responses[0]))
+
+
+def test_a_chat_model_without_its_template_and_a_template_with_a_system_prompt_of_its_own_are_told():
+    plain = found()
+    assert "smollm2 has a chat template and runs without it" in alarm(plain, "no_template").message
+    chat = found("model.apply_chat_template=true")
+    assert (
+        "inserts a system prompt of its own: 'You are a helpful AI assistant named SmolLM"
+        in alarm(chat, "template_prompt").message
+    )
+    assert "You are a helpful AI assistant named SmolLM" in chat.samples[0].prompt
+    own = found("model.apply_chat_template=true", "prompt=helpful_assistant")
+    assert not kinds(own) & {"template_prompt", "no_template"}
+
+
+def test_two_begin_tokens_or_none_are_flagged(model_copy):
+    """A chat template that writes BOS twice, and a tokenizer that puts one where the prompt then has none."""
+    template = "{{ bos_token }}{{ bos_token }}{% for m in messages %}{{ m['content'] }}\n{% endfor %}"
+    (model_copy / "chat_template.jinja").write_text(template)
+    own = ("model=hf", f"model.pretrained={model_copy}")
+    assert alarm(found(*own, "model.apply_chat_template=true"), "double_bos").count == 4
+    tokenizer = json.loads((model_copy / "tokenizer.json").read_text())
+    tokenizer["post_processor"] = {
+        "type": "TemplateProcessing",
+        "single": [{"SpecialToken": {"id": "<|im_start|>", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}],
+        "pair": [{"Sequence": {"id": "A", "type_id": 0}}, {"Sequence": {"id": "B", "type_id": 1}}],
+        "special_tokens": {"<|im_start|>": {"id": "<|im_start|>", "ids": [1], "tokens": ["<|im_start|>"]}},
+    }
+    (model_copy / "tokenizer.json").write_text(json.dumps(tokenizer))
+    (model_copy / "chat_template.jinja").write_text(template.replace("{{ bos_token }}", ""))
+    once = found(*own, "task.max_gen_toks=1")
+    assert not kinds(once) & {"double_bos", "missing_bos"}
+
+
+def test_a_server_that_gives_one_text_for_all_samples_is_told(model_folder):
+    with serving(model_folder) as (url, _):
+        own = ("model=server", f"model.base_url={url}", "model.pretrained=smol", "task.samples=3", "task.limit=3")
+        # 0.0001 is as good as greedy: the interface of a server that ignores the seed
+        assert "may ignore the seed" in alarm(found(*own, "temperature=0.0001"), "same_answers").message
+        assert "same_answers" not in kinds(found(*own, "temperature=2"))
+
+
+def test_a_servers_answers_that_ran_into_the_limit_are_flagged(model_folder):
+    with serving(model_folder) as (url, _):
+        own = ("model=server", f"model.base_url={url}", "model.pretrained=smol")
+        assert alarm(found(*own, "task.max_gen_toks=1"), "capped").count == 4
+
+
+def test_the_usual_counts_are_metrics_also_when_they_are_zero():
+    counted = {k: v for k, v in found().metrics.items() if k.startswith("alarms/")}
+    assert counted == dict.fromkeys(
+        ["alarms/truncated", "alarms/leaked", "alarms/near_copy", "alarms/empty", "alarms/capped", "alarms/unparsed"], 0
+    )
+    assert "alarms/capped" not in found("task=sample_choice").metrics
+
+
+def test_rounding_beyond_the_tolerance_is_told():
+    coarse = found("model.dtype=bfloat16", "temperature=1", "model.tie_tolerance=0.2", "task.limit=20")
+    assert coarse.decoding["rounding"]["near_ties"] > 0
+    beyond = coarse.decoding["rounding"]["largest"] > 0.2
+    assert ("rounding" in kinds(coarse)) == beyond
+    assert coarse.metrics["generation/near_ties"] == coarse.decoding["rounding"]["near_ties"]

@@ -1,0 +1,221 @@
+"""Generated text depends on its request alone, is drawn honestly, and greedy text is transformers' own."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from conftest import job_of
+from scipy import stats
+
+from evalsweep.engine import models
+from evalsweep.engine.generation import Generator, Request, Rounding, Settings
+from evalsweep.engine.noise import gumbel, stream_key
+from evalsweep.engine.requests import CAPPED, ENDED, STOPPED
+
+PROMPTS = [
+    "Question: What is 2 + 2?\nAnswer: 4\n\nQuestion: What is 3 + 3?\nAnswer:",
+    "The capital of France is",
+    "Once upon a time there was a",
+    "def add(a, b):\n    return",
+    "My name is",
+    "Question: Name three animals.\nAnswer:",
+]
+
+
+@pytest.fixture(scope="module")
+def lm():
+    job = job_of()
+    return models.load(job.model, 0).lm
+
+
+def settings(**changes):
+    given = {"seed": 1, "temperature": 0.8, "max_gen_toks": 12, "stop": (), "end_tokens": {2}, "tolerance": 1e-3}
+    given |= changes
+    return Settings(**{**given, "end_tokens": frozenset(given["end_tokens"])})
+
+
+def texts(lm, prompts=PROMPTS, samples=1, rows=4, rounding=None, model=None, ends=None, **changes):
+    """(prompt, sample) to its tokens."""
+    found: dict[tuple[str, int], list[int]] = {}
+    wanted = [Request(p, tuple(lm.tok_encode(p)), n, 0) for p in prompts for n in range(samples)]
+    generator = Generator(model or lm.model, lm._with_special_tokens, 2, rounding or Rounding())
+
+    def tell(request, new, ended):
+        assert (request.prompt, request.sample) not in found
+        found[request.prompt, request.sample] = new
+        if ends is not None:
+            ends[request.prompt] = ended
+
+    generator.generate(wanted, settings(**changes), rows, tell)
+    assert len(found) == len(wanted)
+    return found
+
+
+@pytest.mark.parametrize("temperature", [0.3, 1.0, 2.5])
+def test_draws_follow_the_softmax_at_their_temperature(temperature):
+    logits = np.array([1.5, 0.2, -0.7, 0.9, -2.0, 0.0])
+    expected = np.exp(logits / temperature) / np.exp(logits / temperature).sum()
+    draws = [
+        int(np.argmax(logits / temperature + gumbel(stream_key(7, f"prompt {i}", 0), step, len(logits))))
+        for i in range(2_000)
+        for step in range(10)
+    ]
+    counts = np.bincount(draws, minlength=len(logits))
+    assert counts.sum() == 20_000
+    assert stats.chisquare(counts, expected * 20_000).pvalue > 0.01
+
+
+def test_steps_samples_seeds_and_prompts_have_noise_of_their_own():
+    key = stream_key(0, "p", 0)
+    first, second = gumbel(key, 0, 4096), gumbel(key, 1, 4096)
+    others = [gumbel(k, 0, 4096) for k in (stream_key(1, "p", 0), stream_key(0, "q", 0), stream_key(0, "p", 1))]
+    for shift in range(8):  # no two are one stream, shifted
+        for other in (second, *others):
+            assert abs(np.corrcoef(first[shift:], other[: 4096 - shift])[0, 1]) < 0.06
+    assert (gumbel(key, 0, 4096) == first).all()
+
+
+def test_noise_is_standard_gumbel():
+    noise = np.concatenate([gumbel(stream_key(3, "p", n), 5, 10_000) for n in range(5)])
+    assert stats.kstest(noise, "gumbel_r").pvalue > 0.01
+
+
+def test_the_same_text_whatever_the_batch_the_order_and_the_company(lm):
+    alone = texts(lm, rows=1, samples=3)
+    assert alone == texts(lm, rows=16, samples=3)
+    assert alone == texts(lm, rows=5, samples=3)
+    assert alone == texts(lm, PROMPTS[::-1], rows=4, samples=3)
+    few = texts(lm, PROMPTS[2:4], rows=4, samples=3)
+    assert few == {k: v for k, v in alone.items() if k[0] in PROMPTS[2:4]}
+    assert texts(lm, samples=1) == {k: v for k, v in alone.items() if k[1] == 0}
+    assert len({tuple(v) for v in alone.values()}) > 15, "the samples differ"
+
+
+def test_the_seed_and_the_temperature_reach_every_draw(lm):
+    one, two = texts(lm, seed=1), texts(lm, seed=2)
+    assert all(one[k] != two[k] for k in one)
+    assert texts(lm, temperature=0.8) != texts(lm, temperature=0.1)
+
+
+@pytest.mark.parametrize("rows", [1, 4])
+def test_greedy_text_is_that_of_transformers_on_the_same_batch(lm, rows):
+    ours = texts(lm, rows=rows, temperature=0.0, max_gen_toks=24)
+    for start in range(0, len(PROMPTS), rows):
+        batch = sorted(PROMPTS, key=lambda p: -len(lm.tok_encode(p)))[start : start + rows]
+        ids, mask = lm.tok_batch_encode(batch)
+        whole = lm.model.generate(
+            input_ids=ids, attention_mask=mask, max_new_tokens=24, do_sample=False, pad_token_id=2, eos_token_id=2
+        )
+        for prompt, row in zip(batch, whole.tolist(), strict=True):
+            new = row[ids.shape[1] :]
+            assert ours[prompt, 0] == (new[: new.index(2) + 1] if 2 in new else new)
+
+
+def test_a_near_tie_is_decided_by_the_row_alone(lm):
+    """A model whose logits move with the size of its batch, as rounding makes them, on two tokens that nearly tie."""
+
+    class Moody(torch.nn.Module):
+        config = lm.model.config
+        device = lm.model.device
+
+        def forward(self, input_ids, cache=None, attention_mask=None, use_cache=None):
+            rows, length = input_ids.shape
+            out = torch.zeros(rows, length, 100)
+            out[..., 10] = 5.0
+            out[..., 11] = 5.0 + (2e-4 if rows > 1 else -2e-4)
+            if cache is not None:
+                cache.update(torch.zeros(rows, 1, length, 4), torch.zeros(rows, 1, length, 4), 0)
+            return type("Output", (), {"logits": out})
+
+    rounding = Rounding()
+    cured = texts(lm, model=Moody(), rows=6, temperature=0.0, rounding=rounding)
+    assert cured == texts(lm, model=Moody(), rows=1, temperature=0.0)
+    assert (rounding.tokens, rounding.near_ties) == (72, 72)
+    # the prompts' lengths differ, so that no prefill was a row alone
+    assert rounding.flipped == 72
+    assert rounding.largest == pytest.approx(4e-4, rel=1e-2)
+    assert texts(lm, model=Moody(), rows=6, temperature=0.0, tolerance=0.0) != cured
+
+
+def test_samples_share_one_prefill_and_finished_rows_leave(lm, monkeypatch):
+    shapes: list[tuple[int, int]] = []
+    original = type(lm.model).forward
+
+    def forward(self, input_ids=None, **kwargs):
+        shapes.append(tuple(input_ids.shape))
+        return original(self, input_ids=input_ids, **kwargs)
+
+    generator_known = Generator(lm.model, lm._with_special_tokens, 2, Rounding())._known
+    monkeypatch.setattr(type(lm.model), "forward", forward)
+    monkeypatch.setattr(
+        "evalsweep.engine.generation.inspect.signature", lambda _: type("S", (), {"parameters": generator_known})
+    )
+    found = texts(lm, PROMPTS[:2], samples=4, rows=8, stop=("\n",), tolerance=0.0)
+    prefills = [shape for shape in shapes if shape[1] > 1]
+    assert prefills == [(2, max(len(lm.tok_encode(p)) for p in PROMPTS[:2]))]
+    steps = [rows for rows, length in shapes if length == 1]
+    assert steps == sorted(steps, reverse=True)
+    assert sum(steps) == sum(len(new) - 1 for new in found.values()), "no row is computed after its end"
+    shapes.clear()
+    texts(lm, PROMPTS[:1], samples=6, rows=4, tolerance=0.0)
+    assert [shape[0] for shape in shapes if shape[1] > 1] == [1], "more samples than rows share it too"
+    assert max(rows for rows, _ in shapes) == 3, "in parts as even as can be"
+
+
+def test_rows_say_how_they_ended(lm):
+    ends: dict[str, str] = {}
+    found = texts(lm, temperature=0.0, stop=("\n",), ends=ends, max_gen_toks=6)
+    assert ends[PROMPTS[0]] == STOPPED
+    assert ends["Once upon a time there was a"] == CAPPED
+    end = found["Once upon a time there was a", 0][3]
+    again = texts(lm, temperature=0.0, ends=ends, max_gen_toks=6, end_tokens={end})
+    assert ends["Once upon a time there was a"] == ENDED
+    assert again["Once upon a time there was a", 0][-1] == end
+
+
+def test_a_stop_string_over_several_tokens_is_found(lm):
+    ends: dict[str, str] = {}
+    whole = texts(lm, PROMPTS[1:2], temperature=0.0, max_gen_toks=12)[PROMPTS[1], 0]
+    text = lm.tok_decode(whole)
+    stop = text[len(lm.tok_decode(whole[:3])) + 1 : len(lm.tok_decode(whole[:6])) - 1]
+    cut = texts(lm, PROMPTS[1:2], temperature=0.0, stop=(stop,), ends=ends)[PROMPTS[1], 0]
+    assert ends[PROMPTS[1]] == STOPPED
+    assert stop in lm.tok_decode(cut) and stop not in lm.tok_decode(cut[:-1])
+
+
+def test_out_of_memory_halves_the_batch_and_loses_nothing(lm):
+    class Small(torch.nn.Module):
+        config = lm.model.config
+        device = lm.model.device
+
+        def forward(self, input_ids, cache=None, **kwargs):
+            if len(input_ids) > 2:
+                raise torch.OutOfMemoryError("no room")
+            return lm.model(input_ids=input_ids, cache=cache, **kwargs)
+
+    rounding = Rounding()
+    kwargs = {"samples": 2, "rounding": rounding}
+    assert texts(lm, rows=12, model=Small(), **kwargs) == texts(lm, samples=2)
+    assert rounding.smallest_batch in (1, 3)  # 3 rows: a prompt and its 2 samples
+
+    class Full(Small):
+        def forward(self, input_ids, **kwargs):
+            raise torch.OutOfMemoryError("no room")
+
+    with pytest.raises(torch.OutOfMemoryError):
+        texts(lm, rows=4, model=Full())
+
+
+@pytest.mark.parametrize("warper", [{"top_k": 1}, {"top_p": 1e-6}, {"min_p": 1.0}, {"epsilon_cutoff": 0.99}])
+def test_a_warper_that_leaves_one_token_makes_sampling_greedy(lm, warper):
+    assert texts(lm, temperature=1.5, warpers=warper) == texts(lm, temperature=0.0)
+
+
+def test_penalties_count_a_rows_own_tokens_and_not_its_padding(lm):
+    for warpers in ({"repetition_penalty": 1.8}, {"no_repeat_ngram_size": 1}):
+        penalised = texts(lm, rows=6, temperature=0.0, warpers=warpers)
+        assert penalised == texts(lm, rows=1, temperature=0.0, warpers=warpers)
+        assert penalised != texts(lm, rows=1, temperature=0.0)
+    for new in penalised.values():
+        assert len(set(new)) == len(new)
