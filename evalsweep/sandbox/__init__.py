@@ -1,0 +1,1 @@
+"""Runs programs that a model wrote, away from everything else, and says which pass their tests."""

@@ -1,0 +1,172 @@
+"""Inside a sandbox of its own: the dataset's tests, which call the candidate through a pipe. The verdict is made here.
+
+    tester.py <fd of requests> <fd of replies> <fd of the verdict>      (the task as JSON on standard input)
+
+Only plain values come back from a candidate, so an object that is equal to everything never gets here.
+"""
+
+from __future__ import annotations
+
+import builtins
+import json
+import os
+import select
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NoReturn
+
+if TYPE_CHECKING:
+    from evalsweep.sandbox import wire
+else:
+    sys.path.append(__file__.rpartition("/")[0])
+    import wire
+
+    sys.path.pop()
+
+
+class Peer:
+    """The candidate, as the tester knows it: one question, one answer."""
+
+    def __init__(self, requests: int, replies: int, verdict: int) -> None:
+        self.requests, self.replies, self.verdict = requests, replies, verdict
+
+    def tell(self, **line: object) -> None:
+        os.write(self.verdict, json.dumps(line).encode() + b"\n")
+
+    def fail(self, reason: str, **more: object) -> NoReturn:
+        """End here and now: tests that catch every error must not outlive a candidate that broke the rules."""
+        self.tell(passed=False, reason=" ".join(reason.split())[:200], **more)
+        os._exit(0)
+
+    def greet(self) -> None:
+        """Wait until the candidate's process is there, and tell the host that the time runs."""
+        try:
+            wire.receive(self.replies)
+        except wire.Broken:
+            os._exit(1)  # no line at all: the sandbox failed, not the program
+        self.tell(started=True)
+
+    def ask(self, **question: Any) -> dict[str, Any]:
+        """Send a question and wait for its answer, which carries the same random id; anything else is a failure."""
+        self.expect_silence()
+        question["id"] = os.urandom(16).hex()
+        try:
+            wire.send(self.requests, question)
+            reply = wire.receive(self.replies)
+        except (wire.Broken, OSError) as e:
+            if isinstance(e, OSError) or not str(e):
+                self.fail("ended before the tests were done", ended=True)
+            self.fail(f"sent {e}")
+        except wire.NotPlain:
+            self.fail("the tests send a value too large for the sandbox")
+        if reply.get("id") != question["id"]:
+            self.fail("sent an answer that nobody asked for")
+        return reply
+
+    def expect_silence(self) -> None:
+        waiting = select.poll()
+        waiting.register(self.replies, select.POLLIN)
+        if waiting.poll(0) and os.read(self.replies, 1):
+            self.fail("sent an answer that nobody asked for")
+
+    def call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Call the candidate's function as if it were here: its value, its error, what it did to its arguments."""
+        try:
+            question = {"args": wire.encode(list(args)), "kwargs": wire.encode(kwargs)}
+        except wire.NotPlain as e:
+            self.fail(f"the tests pass {e}")
+        reply = self.ask(**question)
+        if "refused" in reply:
+            self.fail(str(reply["refused"]))
+        failure = value = None
+        try:
+            if reply.get("args") is not None:
+                write_back(args, wire.decode(reply["args"]))
+            if "error" in reply:
+                failure = error(*map(str, reply["error"]))
+            else:
+                value = wire.decode(reply["value"])
+        except (wire.Broken, KeyError, TypeError):
+            self.fail("sent a value of a wrong kind")
+        if failure is not None:
+            raise failure
+        return value
+
+
+def error(name: str, text: str) -> Exception:
+    """The builtin exception of that name, or a plain one."""
+    kind = getattr(builtins, name, None)
+    if isinstance(kind, type) and issubclass(kind, Exception):
+        try:
+            return kind(text) if text else kind()
+        except TypeError:  # UnicodeDecodeError wants five arguments
+            pass
+    return Exception(f"{name}: {text}")
+
+
+def write_back(args: tuple[Any, ...], after: Any) -> None:
+    """Do to the tests' own lists, dicts and sets what the candidate did to its copies."""
+    if not isinstance(after, list) or len(after) != len(args):
+        raise wire.Broken
+    for mine, theirs in zip(args, after, strict=True):
+        if type(mine) is not type(theirs):
+            continue
+        if isinstance(mine, list):
+            mine[:] = theirs
+        elif isinstance(mine, dict | set):
+            mine.clear()
+            mine.update(theirs)
+
+
+def prepare(task: dict[str, str], function: Callable[..., Any]) -> Callable[..., Any]:
+    """The dataset's `check`, among the helpers that the prompt defines; the function itself is the candidate's."""
+    names: dict[str, Any] = {"__name__": "tests"}
+    try:
+        stub = compile(task["stub"], "<stub>", "exec", dont_inherit=True)
+    except SyntaxError:
+        stub = compile(task["stub"] + "\n    pass\n", "<stub>", "exec", dont_inherit=True)
+    exec(stub, names)
+    names[task["entry_point"]] = function
+    exec(compile(task["tests"], "<tests>", "exec", dont_inherit=True), names)
+    check: Callable[..., Any] = names["check"]
+    return check
+
+
+def told(e: BaseException, tests: str) -> str:
+    """An error on one line; where an assertion has no message, the line of the tests that raised it."""
+    text, trace = str(e), e.__traceback__
+    while isinstance(e, AssertionError) and not text and trace:
+        if trace.tb_frame.f_code.co_filename == "<tests>":
+            text = tests.splitlines()[trace.tb_lineno - 1].strip()
+        trace = trace.tb_next
+    return f"{type(e).__name__}: {text}" if text else type(e).__name__
+
+
+def main(requests: int, replies: int, verdict: int) -> None:
+    peer = Peer(requests, replies, verdict)
+    task = json.load(sys.stdin)
+
+    def function(*args: Any, **kwargs: Any) -> Any:
+        return peer.call(args, kwargs)
+
+    function.__name__ = function.__qualname__ = task["entry_point"]
+    peer.greet()
+    try:
+        check = prepare(task, function)
+    except BaseException as e:  # noqa: BLE001 - whatever it is, the verdict names it
+        peer.fail(f"the tests cannot run: {told(e, task['tests'])}")
+    reply = peer.ask(code=task["code"], entry_point=task["entry_point"])
+    if "error" in reply:
+        name, text = map(str, reply["error"])
+        peer.fail(f"{name}: {text}" if text else name)
+    try:
+        check(function)
+    except BaseException as e:  # noqa: BLE001 - whatever it is, the verdict names it
+        peer.fail(told(e, task["tests"]))
+    peer.expect_silence()
+    peer.tell(passed=True, reason="passed")
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main(*map(int, sys.argv[1:4]))

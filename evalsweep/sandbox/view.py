@@ -1,0 +1,190 @@
+"""What a sandboxed process sees and may use, and the command that starts it so: bubblewrap, unshare, or neither.
+
+Files are allowed by name: system libraries, this Python and its packages, all read-only. Everything else of the host
+(homes, /tmp, /run, /var, models, results) is not there, nor its network and processes.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import math
+import os
+import platform
+import re
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+GUESTS = Path(__file__).parent
+SYSTEM = ("/usr", "/bin", "/lib", "/lib32", "/lib64", "/libx32", "/nix/store", "/gnu/store", "/etc/ld.so.cache")
+DEVICES = ("null", "zero", "full", "random", "urandom")
+INNER = "/inner"  # where bubblewrap's root is bound once more, to be entered with chroot
+BWRAP = (
+    *("bwrap", "--die-with-parent", "--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts"),
+    # what enter.py needs until it gives up all of them
+    *("--cap-add", "CAP_SYS_ADMIN", "--cap-add", "CAP_SYS_CHROOT", "--cap-add", "CAP_SETPCAP"),
+)
+UNSHARE = ("unshare", "--mount", "--pid", "--net", "--ipc", "--uts", "--fork", "--kill-child")
+ORPHAN = ("setpriv", "--pdeathsig", "KILL", "--")  # unshare itself does not end with its parent
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a program may use; `processes` counts threads, and holds for its processes together."""
+
+    seconds: float = 10.0  # wall time, from the moment that its sandbox is ready
+    memory: int = 1 << 30  # bytes of address space a process
+    output: int = 64 << 10  # bytes on stdout and stderr together
+    processes: int = 8
+    file_size: int = 1 << 20  # bytes a file
+    folder: int = 16 << 20  # bytes of all its files
+    files: int = 4096
+    open_files: int = 64
+
+
+@dataclass(frozen=True)
+class View:
+    """One sandboxed process, before it starts: how it is shut in, what runs, and with how much.
+
+    `slot` tells apart what runs at the same time; `folder` is an empty one of the host, which the caller deletes.
+    """
+
+    isolation: str
+    guest: str
+    arguments: tuple[str, ...]
+    folder: str
+    slot: int
+    limits: Limits
+
+    def argv(self) -> list[str]:
+        """The whole command."""
+        if self.isolation == "none":
+            return self._enter(str(GUESTS), None, [], None)
+        user = _spare_user(self.slot)
+        if self.isolation == "unshare":
+            rights = [] if user is not None else ["--user", "--map-root-user"]
+            return [*ORPHAN, *UNSHARE, *rights, "--", *self._enter("/guest", self.folder, self._layout(), user)]
+        # Root becomes another user within: a user namespace of root's is still root to the kernel's count of processes.
+        rights = ["--unshare-user"] if user is None else ["--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID"]
+        drawn = [word for entry in self._layout() for word in _bwrap(*entry)]
+        drawn += ["--dir", INNER, "--remount-ro", "/", "--"]
+        return [*BWRAP, *rights, *drawn, *self._enter("/guest", INNER, [], user)]
+
+    def environment(self) -> dict[str, str]:
+        """All of it: nothing of the host's but the path of its libraries."""
+        home = self.folder if self.isolation == "none" else "/tmp"
+        environment = {
+            "PATH": "/usr/bin:/bin",
+            "HOME": home,
+            "TMPDIR": home,
+            "LANG": "C.UTF-8",
+            "PYTHONHASHSEED": "0",  # a program that lists a set answers the same on every run
+            "OMP_NUM_THREADS": "1",  # numpy starts a thread a core, which count as processes
+            "OPENBLAS_NUM_THREADS": "1",
+        }
+        libraries = os.environ.get("LD_LIBRARY_PATH")
+        return environment | ({"LD_LIBRARY_PATH": libraries} if libraries else {})
+
+    def _enter(self, guests: str, root: str | None, layout: list[tuple[str, str, str]], user: int | None) -> list[str]:
+        python = os.path.realpath(sys.executable)
+        spec = {
+            "root": root,
+            "layout": layout,
+            "files": self.limits.files,
+            "user": user,
+            "limits": self._rlimits(user),
+            "folder": self.folder if self.isolation == "none" else "/tmp",
+            # -I without -E: the environment is made above, and PYTHONHASHSEED must count
+            "argv": [python, "-P", "-s", "-B", f"{guests}/{self.guest}", *self.arguments],
+        }
+        # bubblewrap has changed the root by the time this runs, unshare has not
+        script = GUESTS if self.isolation != "bubblewrap" else guests
+        return [python, "-I", "-S", "-B", f"{script}/enter.py", json.dumps(spec)]
+
+    def _rlimits(self, user: int | None) -> dict[str, int]:
+        return {
+            "CPU": math.ceil(self.limits.seconds) + 1,
+            "AS": self.limits.memory,
+            "FSIZE": self.limits.file_size,
+            "NPROC": self.limits.processes + _counted(self.isolation, user),
+            "NOFILE": self.limits.open_files,
+            "CORE": 0,
+            "MEMLOCK": 0,
+            "MSGQUEUE": 0,
+        }
+
+    def _layout(self) -> list[tuple[str, str, str]]:
+        """Parents before children; a writable folder first, since Python may live below it."""
+        devices = [("dev", f"/dev/{name}", f"/dev/{name}") for name in DEVICES]
+        return [
+            ("tmpfs", "/tmp", str(self.limits.folder)),
+            *devices,
+            *_readable(),
+            ("ro", "/guest", str(GUESTS)),
+            ("proc", "/proc", ""),
+        ]
+
+
+def packages() -> list[str]:
+    """The folders that this Python imports installed packages from."""
+    return [p for p in sys.path if Path(p).name in ("site-packages", "dist-packages") and Path(p).is_dir()]
+
+
+@functools.cache
+def _readable() -> list[tuple[str, str, str]]:
+    found: list[tuple[str, str, str]] = []
+    for path in map(Path, SYSTEM):
+        if path.is_symlink():
+            found.append(("link", str(path), str(path.readlink())))
+        elif path.exists():
+            found.append(("ro", str(path), str(path)))
+    for place in sorted({os.path.realpath(sys.base_prefix), os.path.realpath(sys.base_exec_prefix), *packages()}):
+        if not any(kind == "ro" and Path(place).is_relative_to(there) for kind, there, _ in found):
+            found.append(("ro", place, place))
+    return found
+
+
+def _bwrap(kind: str, path: str, what: str) -> tuple[str, ...]:
+    """bubblewrap's words for a line of the layout; the folders that it makes unasked may be closed to other users."""
+    parents = [str(parent) for parent in reversed(Path(path).parents)][1:]
+    return (
+        tuple(word for parent in parents for word in ("--perms", "0755", "--dir", parent))
+        + {
+            "ro": ("--ro-bind", what, path),
+            "dev": ("--dev-bind", what, path),
+            "link": ("--symlink", what, path),
+            "proc": ("--proc", path),
+            "tmpfs": ("--perms", "1777", "--size", what, "--tmpfs", path),
+        }[kind]
+    )
+
+
+def _spare_user(slot: int) -> int | None:
+    """A user id that nobody has, for root to become: the limit on processes does not bind root, and counts by user.
+
+    None where this process is not root, or cannot become anybody else (a container with one user).
+    """
+    if os.geteuid() != 0:
+        return None
+    mapped = [[int(n) for n in line.split()] for line in Path("/proc/self/uid_map").read_text().splitlines()]
+    top = min(max(start + count for start, _, count in mapped), 1 << 31) - 3
+    return top - (os.getpid() * 64 + slot) % (top // 8) if top > 1000 else None
+
+
+def _counted(isolation: str, user: int | None) -> int:
+    """How many processes the kernel counts against a sandbox's limit before its program starts any."""
+    if user is not None:
+        return 0
+    release = tuple(int(n) for n in re.findall(r"\d+", platform.release())[:2])
+    if isolation != "none" and release >= (5, 14):
+        return 1  # bubblewrap's own first process; user namespaces have counts of their own
+    total = 0
+    for status in Path("/proc").glob("[0-9]*/status"):
+        try:
+            fields = dict(line.split(":", 1) for line in status.read_text().splitlines() if ":" in line)
+        except OSError:  # it has just ended
+            continue
+        if int(fields["Uid"].split()[0]) == os.getuid():
+            total += int(fields["Threads"])
+    return total
