@@ -9,6 +9,7 @@ from typing import Any
 from evalsweep.errors import BadInput
 
 MAX_SEED = 2**32 - 1
+CODE_TASKS = ("humaneval", "humaneval_instruct")  # whose answers evalsweep runs
 DTYPES = ("auto", "float32", "bfloat16", "float16")
 
 
@@ -43,12 +44,11 @@ class TaskConfig:
     limit: int | None = None  # documents a task (a subject of MMLU is a task); default: all
     num_fewshot: int | None = None  # default: the task's own
     samples: int = 1  # answers per document
-    k: list[int] = field(default_factory=list)  # pass@k, k <= samples
+    k: list[int] = field(default_factory=list)  # pass@k, k <= samples; default: 1, 5 and 10 as far as samples go
     max_gen_toks: int | None = None  # default: the task's own
     gen_prefix: str | None = None  # words that every answer begins with, also in the shots
     metric: str | None = None  # the headline, as lm_eval names it; default: the first
-    runs_code: bool = False  # the task executes code that the model wrote
-    unsafe_code: str = "refuse"  # refuse | allow
+    unsafe_code: str = "refuse"  # refuse | allow: code that the model wrote, without a sandbox
 
 
 @dataclass
@@ -117,6 +117,11 @@ def decoding_at(temperature: float) -> dict[str, Any]:
     Errors: none; `temperature` must be finite and not negative (see `parse_temperature`).
     """
     return {"temperature": temperature, "decoding": asdict(DecodingConfig(do_sample=temperature > 0))}
+
+
+def is_code(task: str) -> bool:
+    """Whether the answers to a task are programs, which evalsweep runs in its sandbox."""
+    return task in CODE_TASKS
 
 
 def parse_seed(text: str) -> int:
@@ -230,13 +235,6 @@ def _check_task(job: JobConfig) -> None:
     if task.num_fewshot is not None and task.num_fewshot < 0:
         raise BadInput(f"task.num_fewshot={task.num_fewshot}", "must be 0 or more", "task.num_fewshot=5")
     _one_of("task.unsafe_code", task.unsafe_code, ("refuse", "allow"))
-    if task.runs_code and task.unsafe_code == "refuse":
-        raise BadInput(
-            f"task={task.name}",
-            "runs code that the model wrote, on this machine, and is off until evalsweep has a sandbox for it; leave "
-            "it out (task=mmlu,gsm8k), or, in a container that you can lose, allow it",
-            "task.unsafe_code=allow",
-        )
     if task.samples > 1 and job.temperature == 0:
         raise BadInput(
             f"task.samples={task.samples} temperature=0",
@@ -250,10 +248,8 @@ def _check_task(job: JobConfig) -> None:
                 f"pass@{k} needs 1 <= k <= task.samples",
                 f"task.k=[1] task.samples={max(task.samples, k)}",
             )
-    if task.k:
-        raise BadInput(
-            f"task.k={task.k}", "pass@k comes with the sandbox for code; until then leave it out", "task.k=[]"
-        )
+    if task.k and not is_code(task.name):
+        raise BadInput(f"task.k={task.k}", f"pass@k is for tasks of code ({', '.join(CODE_TASKS)})", "task.k=[]")
     length = job.model.max_length
     if task.max_gen_toks is not None and length is not None and task.max_gen_toks >= length:
         raise BadInput(

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from evalsweep.compose import task_options
-from evalsweep.config import JobConfig
+from evalsweep.config import JobConfig, is_code
 from evalsweep.errors import BadInput
+from evalsweep.sandbox import run as sandbox
 
 
 def check(jobs: Sequence[JobConfig]) -> None:
@@ -30,6 +31,10 @@ def check(jobs: Sequence[JobConfig]) -> None:
         from evalsweep.engine.server import reach  # seconds of imports, which the first job would need anyway
 
         reach(url)
+    for job in jobs:
+        if is_code(job.task.name):
+            _need_sandbox(job)
+            break
     for name in dict.fromkeys(job.task.name for job in jobs):
         if name not in task_options():
             from evalsweep.engine.tasks import check_name  # seconds of imports, for lm_eval's own names alone
@@ -41,3 +46,17 @@ def _need(key: str, path: str, kind: str, example: str) -> None:
     there = Path(path).expanduser()
     if not (there.is_dir() if kind == "folder" else there.is_file()):
         raise BadInput(f"{key}={path}", f"there is no such {kind}", example)
+
+
+def _need_sandbox(job: JobConfig) -> None:
+    if job.task.unsafe_code == "allow":
+        return
+    try:
+        sandbox.isolation()
+    except sandbox.NoIsolation as e:
+        raise BadInput(
+            f"task={job.task.name}",
+            f"runs code that the model wrote, and this machine cannot shut it in ({e}); install bubblewrap, or, in a "
+            "container that you can lose, run it unprotected",
+            "task.unsafe_code=allow",
+        ) from e

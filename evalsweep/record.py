@@ -23,7 +23,8 @@ class Sample:
     """One document of one run: a line of samples.jsonl.gz.
 
     `responses` holds one string an answer; for multiple choice the log-likelihood of each choice. `scores` maps a
-    metric, as lm_eval names it, to the mean over the answers. `flags` names what a reader of the score must know;
+    metric, as lm_eval names it, to the mean over the answers. `outcomes` holds one line an answer that was run as code:
+    how that went. `flags` names what a reader of the score must know;
     `lost` counts the tokens and whole shots of the prompt that did not reach the model.
     """
 
@@ -36,6 +37,7 @@ class Sample:
     target: str
     responses: list[Any]
     scores: dict[str, float]
+    outcomes: list[str] = field(default_factory=list)
     flags: list[str] = field(default_factory=list)
     lost: dict[str, int] = field(default_factory=dict)
 

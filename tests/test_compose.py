@@ -37,15 +37,9 @@ def test_ranges_of_seeds_and_temperatures():
 
 def test_experiments_are_whole_sweeps():
     assert len(names("experiment=temperatures")) == 12
-    stability = names("-m", "experiment=stability", "task=mmlu,gsm8k")
-    assert len(stability) == 10
+    stability = names("-m", "experiment=stability")
+    assert len(stability) == 15
     assert stability[0] == "s=0 mmlu"
-
-
-def test_stability_names_humaneval_which_is_off_and_says_why():
-    with pytest.raises(BadInput, match=r"task=humaneval: runs code that the model wrote.*task.unsafe_code=allow"):
-        names("experiment=stability")
-    assert len(names("experiment=stability", "task.unsafe_code=allow")) == 15
 
 
 def test_own_options_are_added_from_a_folder(tmp_path):

@@ -152,9 +152,9 @@ def test_a_folder_that_would_shadow_the_hub_is_refused(tmp_path, monkeypatch):
         build("task=gsm8k")
 
 
-def test_code_of_the_model_is_off_under_every_name(tmp_path):
-    with pytest.raises(BadInput, match="runs code that the model wrote"):
-        build("task=lm_eval", "task.name=humaneval")
+def test_code_that_lm_eval_itself_would_run_is_off():
+    with pytest.raises(BadInput, match=r"has lm_eval run code that the model wrote.*task.unsafe_code=allow"):
+        build("task=lm_eval", "task.name=mbpp")
 
 
 def test_a_headline_that_the_task_does_not_yield_is_refused_before_it_runs(gsm8k):

@@ -174,7 +174,7 @@ def _log_of(sweep, record):
         ("tracking=mlflow tracking.uri=postgresql://u:pw@localhost/db", "MLflow cannot be used there", 2),
         ("tracking=mlflow tracking.uri=sqlite://", "is gone with the process", 2),
         ("model=server model.base_url=http://127.0.0.1:9/v1 model.pretrained=x", "no server answers there", 2),
-        ("task=humaneval", "runs code that the model wrote", 2),
+        ("task=humaneval task.k=[5]", "pass@5 needs 1 <= k <= task.samples", 2),
     ],
 )
 def test_what_is_missing_is_one_line_what_where_and_what_to_do(run, tmp_path, line, told, code):

@@ -26,7 +26,7 @@ _FLAGS = {
     "capped": "documents of {task} have an answer that was cut at the token limit",
     "unparsed": "documents of {task} have an answer in which the score finds nothing to read",
     "tied": "documents of {task} have a tied vote, which counts as the chance that a fair draw would decide it right",
-    "unsafe": "documents of {task} have code that the sandbox had to end",
+    "ended": "documents of {task} have code that ran out of its time or wrote too much",
 }
 _ALWAYS = ("truncated", "leaked", "near_copy")
 _GENERATED = ("empty", "capped", "unparsed")

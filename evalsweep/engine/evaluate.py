@@ -14,8 +14,8 @@ from lm_eval.api.instance import Instance
 from lm_eval.api.model import LM
 from lm_eval.tasks import TaskManager
 
-from evalsweep.config import JobConfig
-from evalsweep.engine import alarms, models, scoring, server, tasks
+from evalsweep.config import JobConfig, is_code
+from evalsweep.engine import alarms, code, models, scoring, server, tasks
 from evalsweep.engine.prompts import Prompts
 from evalsweep.engine.watch import Progress, watched
 from evalsweep.errors import BadInput
@@ -43,7 +43,9 @@ def evaluate(job: JobConfig, progress: Progress) -> Evaluation:
     """
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     if job.task.unsafe_code == "allow":
-        os.environ["HF_ALLOW_CODE_EVAL"] = "1"  # the same consent, asked for again by the scorer of HumanEval
+        os.environ["HF_ALLOW_CODE_EVAL"] = (
+            "1"  # the same consent, asked for again by the scorers of lm_eval's own tasks
+        )
     system = job.prompt.system
     progress("reading the task", 0, 1)
     built = tasks.build(job)
@@ -55,12 +57,13 @@ def evaluate(job: JobConfig, progress: Progress) -> Evaluation:
     with watched(loaded.lm, progress), server.served(job.model):
         results = _run(loaded.lm, built, job, system)
     rounds = [results]
-    if job.task.samples > 1 and built.generates:
+    if job.task.samples > 1 and built.generates and not is_code(job.task.name):
         for prompts in made.values():
             prompts.keep()
         rounds = _score_each_answer(built, job, system)
     samples = scoring.samples(built, results, rounds, made, loaded.lm, job.task.samples)
-    metrics = scoring.metrics(rounds) | scoring.numeric_metrics(samples)
+    samples, of_code, code_run = code.score(job, built, samples, progress)
+    metrics = scoring.metrics(rounds) | scoring.numeric_metrics(samples) | of_code
     alarmed = [*alarms.of_run(job, built, samples, loaded.lm, loaded.identity), *alarms.of_samples(job, samples)]
     rounding = asdict(loaded.lm.rounding) if built.generates and job.model.kind != "server" else {}
     return Evaluation(
@@ -80,6 +83,7 @@ def evaluate(job: JobConfig, progress: Progress) -> Evaluation:
             **built.provenance,
             "prompt_hash": text_hash(system) if system else None,
             "shots_hash": _shots_hash(samples),
+            **code_run,
         },
         responses_hash=value_hash([[s.task, s.doc_id, s.responses] for s in samples]),
         alarms=alarmed,

@@ -24,7 +24,8 @@ def metrics(rounds: list[dict[str, Any]]) -> dict[str, float]:
         for task, values in {**results["results"], **results.get("groups", {})}.items():
             for name, value in values.items():
                 metric = name.removesuffix(",none")
-                if "," in name and "_stderr" not in name and isinstance(value, int | float):
+                # bypass stands for no metric: evalsweep scores the task itself
+                if "," in name and "_stderr" not in name and metric != "bypass" and isinstance(value, int | float):
                     found.setdefault(f"{task}/{metric}", []).append(float(value))
     means = {name: sum(values) / len(values) for name, values in found.items()}
     return {name: mean for name, mean in means.items() if math.isfinite(mean)}

