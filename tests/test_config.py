@@ -47,7 +47,11 @@ BAD = {
     "task.samples=3 temperature=0": {"task": {"samples": 3}},
     "task.k=[2] task.samples=1": {"task": {"k": [2]}},
     "task.k=[1] humaneval": {"task": {"k": [1]}},
-    "task.k=[1,10] task.samples=5": {"task": {"name": "humaneval", "samples": 5, "k": [1, 10]}, "temperature": 0.5},
+    "pass@10 task.k= task.samples=10": {
+        "task": {"name": "humaneval", "samples": 5, "k": [1, 10]},
+        "temperature": 0.5,
+        "decoding": {"do_sample": True},
+    },
     "on_truncation=drop": {"on_truncation": "drop"},
     "fewshot.name=random": {"fewshot": {"name": "random"}},
     "model.tie_tolerance=-1": {"model": {"tie_tolerance": -1.0}},

@@ -10,7 +10,7 @@ from conftest import job_of, write_jsonl
 from evalsweep.engine import tasks
 from evalsweep.engine.evaluate import evaluate
 from evalsweep.engine.prompts import Prompt, Prompts
-from evalsweep.engine.shots import is_near_copy
+from evalsweep.engine.shots import is_near_copy, question
 from evalsweep.errors import BadInput
 
 
@@ -219,6 +219,24 @@ def test_a_near_copy_among_the_shots_is_flagged(gsm8k):
 )
 def test_near_copies_share_their_numbers_and_nearly_all_words(a, b, near):
     assert is_near_copy(a, b) is near
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "same"),
+    [
+        ("What is 11 - 5?", "what is  11 - 5", True),
+        ("What is 11 - 5?", "What is 11 + 5?", False),
+        ("What is 11 - 5?", "What is 11 5?", False),
+        ("It costs $5.00.", "It costs $500", False),
+        ("Is it -5?", "Is it 5?", False),
+        ("“Who?” she said", '"Who?" She said', True),
+        ("ﬁve cafés", "five cafe\u0301s", True),
+    ],
+)
+def test_what_tells_two_questions_apart_and_what_does_not(gsm8k, a, b, same):
+    (task,) = tasks.build(job_of("task=gsm8k", f"task.data={gsm8k}")).tasks.values()
+    normal = [question(task, {"question": text, "answer": ""}) for text in (a, b)]
+    assert (normal[0] == normal[1]) is same
 
 
 def test_words_that_begin_every_answer_stand_in_the_shots_too(gsm8k):

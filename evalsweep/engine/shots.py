@@ -201,10 +201,15 @@ def question(task: Any, doc: dict[str, Any]) -> str:
     text = task.doc_to_text(doc)
     if not isinstance(text, str) or not text.strip():
         text = value_hash(doc)
-    return " ".join(_WORDS.findall(unicodedata.normalize("NFKC", text).casefold()))
+    return " ".join(filter(_tells, _WORDS.findall(unicodedata.normalize("NFKC", text).casefold())))
 
 
-_WORDS = re.compile(r"-?\d+(?:[.,]\d+)*|[^\W\d_]+|[^\s\w.,;:!?'\"()-]")
+_WORDS = re.compile(r"-?\d+(?:[.,]\d+)*|[^\W\d_]+|(?<=\s)-(?=\s)|[^\s\w-]")
+
+
+def _tells(word: str) -> bool:
+    """Whether a word, number or sign is part of what is asked: signs of arithmetic and currency are, quotes are not."""
+    return word.isalnum() or word[-1].isdigit() or word in ("-", *"*/%#&") or unicodedata.category(word[0])[0] == "S"
 
 
 def is_near_copy(a: str, b: str) -> bool:
