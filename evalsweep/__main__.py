@@ -1,25 +1,33 @@
-"""The door: overrides go to the sweep."""
+"""The door: overrides go to the sweep, a word goes to its command."""
 
 from __future__ import annotations
 
+import importlib
 import sys
+
+COMMANDS = ("audit",)
 
 
 def main() -> None:
     """The console script and `python -m evalsweep`."""
     words = sys.argv[1:]
-    if words and "=" not in words[0] and not words[0].startswith(("-", "+", "~")):
-        print(f"evalsweep: {words[0]}: is no command and no key=value; see python -m evalsweep --help", file=sys.stderr)
+    command = words[0] if words and "=" not in words[0] and not words[0].startswith(("-", "+", "~")) else None
+    if command is not None and command not in COMMANDS:
+        print(
+            f"evalsweep: {command}: is no command and no key=value; commands are {', '.join(COMMANDS)}; see python -m "
+            "evalsweep --help",
+            file=sys.stderr,
+        )
         sys.exit(2)
     try:
-        from evalsweep.sweep import run
+        run = importlib.import_module(f"evalsweep.commands.{command}" if command else "evalsweep.sweep").run
     except ModuleNotFoundError as e:
         print(
             f"evalsweep: {e.name} is not installed for {sys.executable}; see `make sweep`, then use .venv/bin/python",
             file=sys.stderr,
         )
         sys.exit(2)
-    sys.exit(run(words))
+    sys.exit(run(words[1:] if command else words))
 
 
 if __name__ == "__main__":

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import gc
-import io
 import logging
 import time
-from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,6 +13,7 @@ from evalsweep import provenance, store, tracking
 from evalsweep.config import JobConfig
 from evalsweep.errors import BadInput, first_line
 from evalsweep.identity import config_hash, without_seed
+from evalsweep.log import logged
 from evalsweep.record import FAILED, FINISHED, KILLED, Record
 from evalsweep.redact import redact, redact_tree
 from evalsweep.terminal import complain, progress, say
@@ -49,7 +47,7 @@ def run(job: JobConfig, run_dir: Path, place: Place) -> Record:
     found: Evaluation | None = None
     status, error, interrupt = FINISHED, None, None
     # progress first: it writes to the terminal, from which the log then takes everything else
-    with progress(f"[{place.number}/{place.total}] {place.name}") as shown, _logged(run_dir):
+    with progress(f"[{place.number}/{place.total}] {place.name}") as shown, logged(run_dir):
         try:
             from evalsweep.engine.evaluate import evaluate  # seconds of imports, late so that refusals are instant
 
@@ -71,7 +69,7 @@ def run(job: JobConfig, run_dir: Path, place: Place) -> Record:
     except OSError as e:
         raise BadInput(str(run_dir), f"the run cannot be written ({first_line(e)})") from e
     _tell(record, place, run_dir)
-    with _logged(run_dir):
+    with logged(run_dir):
         _push(job, record, run_dir, place)
     if interrupt is not None:
         raise interrupt
@@ -148,67 +146,3 @@ def _push(job: JobConfig, record: Record, run_dir: Path, place: Place) -> None:
         # A finished evaluation is never lost to an outage: the run directory has everything.
         log.exception("MLflow")
         complain(f"{e}; the run is whole in {run_dir}, only MLflow lacks it")
-
-
-@contextlib.contextmanager
-def _logged(run_dir: Path) -> Iterator[None]:
-    """Whatever the libraries log, print and warn goes to the job's log file, without secrets."""
-    handler = _LogFile(run_dir / store.LOG, encoding="utf-8")
-    handler.setFormatter(_Redacting("%(asctime)s %(levelname)s %(name)s: %(message)s"))
-    root = logging.getLogger()
-    level = root.level
-    root.addHandler(handler)
-    root.setLevel(logging.INFO)
-    logging.captureWarnings(True)
-    _unhandle()
-    try:
-        with contextlib.redirect_stdout(_ToLog("stdout")), contextlib.redirect_stderr(_ToLog("stderr")):
-            yield
-    finally:
-        logging.captureWarnings(False)
-        root.removeHandler(handler)
-        root.setLevel(level)
-        handler.close()
-
-
-def _unhandle() -> None:
-    """Take from the libraries the handlers with which they write past the log, straight to the terminal."""
-    for name, logger in logging.Logger.manager.loggerDict.items():
-        if isinstance(logger, logging.Logger) and name.partition(".")[0] in (
-            "transformers",
-            "lm_eval",
-            "datasets",
-            "mlflow",
-        ):
-            for handler in [h for h in logger.handlers if isinstance(h, logging.StreamHandler)]:
-                logger.removeHandler(handler)
-            logger.propagate = True
-
-
-class _LogFile(logging.FileHandler):
-    def handleError(self, record: logging.LogRecord) -> None:
-        """A full disk loses the line; telling it on stderr would come back here."""
-
-
-class _Redacting(logging.Formatter):
-    def format(self, record: logging.LogRecord) -> str:
-        return redact(super().format(record))
-
-
-class _ToLog(io.TextIOBase):
-    """A stream whose lines are log lines; a line that `\\r` overwrites is dropped, as a terminal would."""
-
-    def __init__(self, name: str) -> None:
-        self.log = logging.getLogger(name)
-        self.rest = ""
-
-    def writable(self) -> bool:
-        return True
-
-    def write(self, text: str) -> int:
-        *lines, self.rest = (self.rest + text).split("\n")
-        for line in lines:
-            if (shown := line.rpartition("\r")[2]).strip():
-                self.log.info(shown)
-        self.rest = self.rest.rpartition("\r")[2]
-        return len(text)

@@ -103,3 +103,50 @@ class Record:
         if set(data) != names:
             raise ValueError(f"fields differ from schema {SCHEMA}: {', '.join(sorted(set(data) ^ names))}")
         return Record(**{**data, "alarms": [Alarm(**alarm) for alarm in data["alarms"]]})
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A run repeated under another `condition`, against the run itself, document by document.
+
+    `texts` of `answers` differ (None where nothing is generated), `scores` of `documents` differ, and the mean score
+    moves by `mean`; `largest` is the most by which a log-likelihood moved (None where texts are generated).
+    """
+
+    condition: str
+    answers: int
+    texts: int | None
+    documents: int
+    scores: int
+    mean: float
+    largest: float | None
+
+
+@dataclass(frozen=True)
+class Audit:
+    """What a look at one job on a few documents found.
+
+    `tokens` are the ids of the prompt of the first document as the model gets it, `prompt` is its text; both are whole,
+    and `tokens` is empty for a server. `noise_floor` is the most by which anything but the model, the seed and the
+    settings moved a score: the largest `mean` of the differences, as a number without a sign.
+    """
+
+    name: str
+    config: dict[str, Any]
+    config_hash: str
+    metric: str
+    score: float
+    documents: int
+    prompt: str
+    tokens: list[int]
+    shots: list[Shot]
+    decoding: dict[str, Any]
+    provenance: dict[str, Any]
+    alarms: list[Alarm]
+    differences: list[Difference]
+    skipped: dict[str, str]
+    noise_floor: float
+    schema: int = SCHEMA
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)

@@ -23,11 +23,12 @@ from pathlib import Path
 from typing import Any
 
 from evalsweep.errors import BadInput, first_line
-from evalsweep.record import Record, Sample
+from evalsweep.record import Audit, Record, Sample
 from evalsweep.redact import redact
 
 SWEEP, RECORD, SAMPLES, LOG = "sweep.json", "record.json", "samples.jsonl.gz", "evalsweep.log"
 RESULTS, NOTE, PICTURE = "results_summary.json", "summary.md", "scores.png"
+AUDIT = "audit.json"
 HYDRA, MULTIRUN = ".hydra", "multirun.yaml"
 
 
@@ -146,6 +147,11 @@ def write_note(sweep_dir: Path, markdown: str) -> Path:
 
 def write_picture(sweep_dir: Path, png: bytes) -> Path:
     return _write(sweep_dir / PICTURE, png)
+
+
+def write_audit(directory: Path, audit: Audit) -> Path:
+    """audit.json; gives its path."""
+    return _write(directory / AUDIT, _json(audit.to_json()))
 
 
 def scrub_hydra(directory: Path, subfolder: str | None = HYDRA) -> None:

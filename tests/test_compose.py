@@ -42,6 +42,12 @@ def test_experiments_are_whole_sweeps():
     assert stability[0] == "s=0 mmlu"
 
 
+@pytest.mark.parametrize("limit", ["1.0", "0.002"])
+def test_a_limit_is_a_number_of_documents_and_no_fraction(limit):
+    with pytest.raises(BadInput, match=f"task.limit={limit}"):
+        job_of(f"task.limit={limit}")
+
+
 def test_own_options_are_added_from_a_folder(tmp_path):
     (tmp_path / "model").mkdir()
     (tmp_path / "model" / "mine.yaml").write_text("name: mine\nkind: hf\npretrained: me/mine\n")

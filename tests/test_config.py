@@ -41,6 +41,7 @@ BAD = {
     "temperature=-0.5": {"temperature": -0.5},
     "temperature=nan": {"temperature": float("nan")},
     "decoding.do_sample=false": {"temperature": 0.5},
+    "decoding.do_sample=true temperature=0": {"decoding": {"do_sample": True}},
     "decoding.top_p=0.0": {"decoding": {"top_p": 0.0}},
     "decoding.num_beams=4": {"decoding": {"num_beams": 4}},
     "decoding.repetition_penalty=nan": {"decoding": {"repetition_penalty": float("nan")}},

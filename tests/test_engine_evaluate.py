@@ -9,6 +9,7 @@ from conftest import job_of
 
 from evalsweep.engine import causal, embedded, models
 from evalsweep.engine.evaluate import Evaluation, evaluate
+from evalsweep.engine.numeric import number_of, vote
 from evalsweep.errors import BadInput
 
 
@@ -200,3 +201,36 @@ def test_answers_longer_than_the_model_are_refused():
     # the task's own 8 tokens, which validation cannot know
     with pytest.raises(BadInput, match="must be below the model's length of 8 tokens"):
         found("model.max_length=8")
+
+
+def test_one_job_leaves_nothing_to_the_next():
+    """lm_eval changes task objects while it runs them, and its caches know neither model nor settings."""
+    before = found("temperature=0")
+    found("temperature=1.5", "task.samples=2", "fewshot=resampled", "seed=7", "task.max_gen_toks=3")
+    after = found("temperature=0")
+    assert (before.responses_hash, before.decoding, before.metrics) == (
+        after.responses_hash,
+        after.decoding,
+        after.metrics,
+    )
+
+
+def test_humaneval_takes_the_shots_that_are_asked_for():
+    own = ("task=humaneval", "task.limit=1", "task.max_gen_toks=1", "task.num_fewshot=1")
+    (sample,) = evaluate(job_of(*own), lambda *_: None).samples
+    assert len(sample.shots) == 1
+    assert sample.prompt.startswith(sample.shots[0].text)
+
+
+def test_gsm8ks_vote_and_mean_stand_side_by_side(gsm8k):
+    own = ("task=gsm8k", f"task.data={gsm8k}", "task.limit=3", "task.max_gen_toks=12", "task.num_fewshot=2")
+    voted = evaluate(job_of(*own, "task.samples=5", "temperature=0.6"), lambda *_: None)
+    for sample in voted.samples:
+        numbers = [number_of(text) for text in sample.responses]
+        assert len(numbers) == 5
+        assert sample.scores["numeric"] == sum(n == int(sample.target.rpartition("#### ")[2]) for n in numbers) / 5
+        assert sample.scores["maj@5"] == vote(numbers, number_of(sample.target))[0]
+    for name in ("numeric", "maj@5"):
+        assert voted.metrics[f"gsm8k/{name}"] == pytest.approx(sum(s.scores[name] for s in voted.samples) / 3)
+    headed = evaluate(job_of(*own, "task.samples=5", "temperature=0.6", "task.metric=maj@5"), lambda *_: None)
+    assert headed.headline == "gsm8k/maj@5"

@@ -219,3 +219,16 @@ def test_penalties_count_a_rows_own_tokens_and_not_its_padding(lm):
         assert penalised != texts(lm, rows=1, temperature=0.0)
     for new in penalised.values():
         assert len(set(new)) == len(new)
+
+
+def test_no_top_k_is_applied_unasked(lm):
+    """transformers' generate would keep the 50 likeliest tokens alone."""
+    sampled = texts(lm, samples=4, rows=8, temperature=3.0, max_gen_toks=4)
+    ranks = []
+    with torch.inference_mode():
+        for (prompt, _), new in sampled.items():
+            logits = lm.model(torch.tensor([[*lm.tok_encode(prompt), *new]])).logits[0]
+            for i, token in enumerate(new):
+                at = logits[len(lm.tok_encode(prompt)) - 1 + i]
+                ranks.append(int((at > at[token]).sum()))
+    assert sum(rank >= 50 for rank in ranks) > len(ranks) / 2

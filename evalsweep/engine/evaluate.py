@@ -36,8 +36,8 @@ class Evaluation:
     alarms: list[Alarm]
 
 
-def evaluate(job: JobConfig, progress: Progress) -> Evaluation:
-    """Evaluate one point of the grid.
+def evaluate(job: JobConfig, progress: Progress, backwards: bool = False) -> Evaluation:
+    """Evaluate one point of the grid; `backwards` asks the last document first, which should change nothing.
 
     Errors: BadInput for what the user can mend; whatever lm_eval raises besides.
     """
@@ -54,7 +54,7 @@ def evaluate(job: JobConfig, progress: Progress) -> Evaluation:
     _check_lengths(built, loaded.lm)
     _check_tokenizer(built, job)
     made = {name: Prompts(task, loaded.lm, job.on_truncation) for name, task in built.tasks.items()}
-    with watched(loaded.lm, progress), server.served(job.model):
+    with watched(loaded.lm, progress, backwards), server.served(job.model):
         results = _run(loaded.lm, built, job, system)
     rounds = [results]
     if job.task.samples > 1 and built.generates and not is_code(job.task.name):

@@ -37,10 +37,10 @@ _REQUESTS = {
 
 
 @contextmanager
-def watched(lm: Any, progress: Progress) -> Iterator[None]:
-    """Tell progress as answers arrive."""
+def watched(lm: Any, progress: Progress, backwards: bool = False) -> Iterator[None]:
+    """Tell progress as answers arrive; `backwards` asks in the reverse order of the documents."""
     counter = _Counter(progress)
-    wrapped = {name: _counted(getattr(lm, name), what, counter) for name, what in _REQUESTS.items()}
+    wrapped = {name: _counted(getattr(lm, name), what, counter, backwards) for name, what in _REQUESTS.items()}
     hook, lm.cache_hook = lm.cache_hook, counter
     for name, method in wrapped.items():
         setattr(lm, name, method)
@@ -52,9 +52,22 @@ def watched(lm: Any, progress: Progress) -> Iterator[None]:
             delattr(lm, name)  # the class's own method comes back
 
 
-def _counted(original: Callable[..., Any], what: str, counter: _Counter) -> Callable[..., Any]:
+def _counted(original: Callable[..., Any], what: str, counter: _Counter, backwards: bool) -> Callable[..., Any]:
     def call(requests: list[Instance], *args: Any, **kwargs: Any) -> Any:
         counter.start(what, len(requests))
-        return original(requests, *args, **kwargs)
+        if not backwards:
+            return original(requests, *args, **kwargs)
+        order = _reversed(requests)
+        answers = original([requests[i] for i in order], *args, **kwargs)
+        by_position = dict(zip(order, answers, strict=True))
+        return [by_position[i] for i in range(len(requests))]
 
     return call
+
+
+def _reversed(requests: list[Instance]) -> list[int]:
+    """Positions from the last request to the first; the repeats of one stay in their order, which numbers samples."""
+    repeats: dict[int, list[int]] = {}
+    for i, request in enumerate(requests):
+        repeats.setdefault(id(request), []).append(i)
+    return [i for positions in reversed(repeats.values()) for i in positions]

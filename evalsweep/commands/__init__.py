@@ -1,0 +1,1 @@
+"""The commands: a word in place of overrides. Each is one file with `run(argv) -> exit code`."""

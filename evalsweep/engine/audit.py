@@ -1,0 +1,134 @@
+"""What moves a score that should not: the same job run again, in other batches, in another order, in float32."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable
+from dataclasses import asdict, replace
+from typing import Any
+
+import torch
+
+from evalsweep.config import JobConfig
+from evalsweep.engine import models, tasks
+from evalsweep.engine.evaluate import Evaluation, evaluate
+from evalsweep.engine.watch import Progress
+from evalsweep.errors import BadInput, first_line
+from evalsweep.identity import config_hash
+from evalsweep.record import Audit, Difference
+from evalsweep.redact import redact_tree
+
+DOCUMENTS = 8  # where task.limit does not say
+
+
+def audit(job: JobConfig, name: str, progress: Progress) -> Audit:
+    """Run a job on a few documents, then again under conditions that should not matter.
+
+    Errors: BadInput as of `evaluate`.
+    """
+    if job.task.limit is None:
+        job = replace(job, task=replace(job.task, limit=max(1, DOCUMENTS // len(tasks.build(job).tasks))))
+    itself = evaluate(job, _told(progress, "the run itself"))
+    lm = models.load(job.model, job.seed).lm
+    first = itself.samples[0]
+    tokens = _tokens(lm, itself) if job.model.kind != "server" else []
+    differences, skipped = [], {}
+    for condition, repeat in _conditions(job, itself).items():
+        try:
+            again = repeat(_told(progress, condition))
+            differences.append(_difference(condition, itself, again))
+        except (BadInput, torch.OutOfMemoryError, _Skipped) as e:
+            skipped[condition] = first_line(e)
+    return Audit(
+        name=name,
+        config=redact_tree(asdict(job)),
+        config_hash=config_hash(asdict(job)),
+        metric=itself.headline,
+        score=itself.metrics[itself.headline],
+        documents=len(itself.samples),
+        prompt=str(lm.tok_decode(tokens, skip_special_tokens=False)) if tokens else first.prompt,
+        tokens=tokens,
+        shots=first.shots,
+        decoding=itself.decoding,
+        provenance=redact_tree(itself.provenance),
+        alarms=itself.alarms,
+        differences=differences,
+        skipped=skipped,
+        noise_floor=max((abs(d.mean) for d in differences), default=0.0),
+    )
+
+
+class _Skipped(Exception):
+    """A condition that does not apply; its text says why."""
+
+
+def _conditions(job: JobConfig, itself: Evaluation) -> dict[str, Callable[[Progress], Evaluation]]:
+    if job.model.kind == "server":
+        alone = replace(job, model=replace(job.model, num_concurrent=1))
+        one, other = "one request at a time", f"model.num_concurrent={job.model.num_concurrent}"
+    else:
+        alone = replace(job, model=replace(job.model, batch_size=1))
+        one, other = "batch size 1", f"model.batch_size={job.model.batch_size}"
+    same = job.model.num_concurrent if job.model.kind == "server" else job.model.batch_size
+
+    def by_itself(progress: Progress) -> Evaluation:
+        if same == 1:
+            raise _Skipped(f"{other} is what runs already")
+        return evaluate(alone, progress)
+
+    return {
+        "run again": lambda progress: evaluate(job, progress),
+        one: by_itself,
+        "documents reversed": lambda progress: evaluate(job, progress, backwards=True),
+        "float32": lambda progress: _in_float32(job, itself, progress),
+    }
+
+
+def _in_float32(job: JobConfig, itself: Evaluation, progress: Progress) -> Evaluation:
+    dtype = itself.provenance.get("dtype")
+    if job.model.kind == "server":
+        raise _Skipped("the server decides")
+    if dtype == "float32":
+        raise _Skipped("it is what runs already")
+    _check_room(itself)
+    try:
+        return evaluate(replace(job, model=replace(job.model, dtype="float32")), progress)
+    finally:
+        gc.collect()
+
+
+def _check_room(itself: Evaluation) -> None:
+    """Whether 4 bytes a parameter, and a fifth more to work with, fit on the GPU; the model there now makes room."""
+    device = str(itself.provenance.get("device"))
+    if not device.startswith("cuda"):
+        return
+    needed = 4.8 * float(itself.provenance["model_parameters"])
+    total = torch.cuda.mem_get_info()[1]
+    if needed > total:
+        raise _Skipped(f"needs {needed / 2**30:.0f} GiB, and the GPU has {total / 2**30:.0f}")
+
+
+def _tokens(lm: Any, itself: Evaluation) -> list[int]:
+    """The ids that reach the model for the first document's prompt, after any cut."""
+    sample = itself.samples[0]
+    return list(lm.tok_encode(sample.prompt))[sample.lost.get("tokens", 0) :]
+
+
+def _difference(condition: str, itself: Evaluation, again: Evaluation) -> Difference:
+    metric = itself.headline.partition("/")[2]
+    pairs = list(zip(itself.samples, again.samples, strict=True))
+    answers = [(a, b) for x, y in pairs for a, b in zip(x.responses, y.responses, strict=True)]
+    generated = all(isinstance(a, str) for a, _ in answers)
+    return Difference(
+        condition=condition,
+        answers=len(answers),
+        texts=sum(a != b for a, b in answers) if generated else None,
+        documents=len(pairs),
+        scores=sum(x.scores.get(metric) != y.scores.get(metric) for x, y in pairs),
+        mean=again.metrics[itself.headline] - itself.metrics[itself.headline],
+        largest=None if generated else max(abs(a - b) for a, b in answers),
+    )
+
+
+def _told(progress: Progress, condition: str) -> Progress:
+    return lambda what, done, total: progress(f"{condition}: {what}", done, total)
