@@ -14,8 +14,11 @@ from typing import Any
 import pytest
 from conftest import job_of
 
+from evalsweep import preflight
 from evalsweep.engine import data
 from evalsweep.engine.evaluate import Evaluation, evaluate
+from evalsweep.errors import BadInput
+from evalsweep.sandbox import run as sandbox
 
 
 def problems() -> list[dict[str, str]]:
@@ -135,3 +138,20 @@ def test_chat_models_are_asked_for_a_code_block_that_goes_on_from_the_prompt():
     assert "make sure that it passes the tests" in sample.prompt
     assert sample.prompt.rstrip().endswith(problems()[0]["prompt"].rstrip())
     assert sample.prompt.count("<|im_start|>assistant") == 1
+
+
+def test_without_isolation_code_is_refused_before_any_job_and_runs_only_where_that_is_allowed(monkeypatch):
+    def nothing() -> str:
+        raise sandbox.NoIsolation("bubblewrap: no namespaces; unshare: no namespaces")
+
+    monkeypatch.setattr(sandbox, "isolation", nothing)
+    with pytest.raises(BadInput, match=r"task=humaneval: .*cannot shut it in \(bubblewrap.*task.unsafe_code=allow"):
+        preflight.check([job_of("task=humaneval")])
+    allowed = ("task.unsafe_code=allow", "task.limit=3")
+    preflight.check([job_of("task=humaneval", *allowed)])
+    with pytest.raises(sandbox.NoIsolation):
+        scored(lambda problem, _: problem["canonical_solution"], "task.limit=1")
+    open_air = scored(lambda problem, _: problem["canonical_solution"], *allowed)
+    assert open_air.metrics["humaneval/pass@1"] == 1.0
+    assert open_air.provenance["code_isolation"] == "none"
+    assert [a.kind for a in open_air.alarms] == ["no_sandbox"]

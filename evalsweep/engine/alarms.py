@@ -77,6 +77,15 @@ def of_run(job: JobConfig, built: Built, samples: list[Sample], lm: Any, identit
     return found
 
 
+def of_code(how: dict[str, Any]) -> list[Alarm]:
+    """Where code ran without a sandbox, any score of it can be forged."""
+    if how.get("code_isolation") != "none":
+        return []
+    return [
+        Alarm("no_sandbox", "code that the model wrote ran without a sandbox: it can read, write and forge its score")
+    ]
+
+
 def _dead(job: JobConfig, built: Built) -> list[Alarm]:
     if built.generates:
         return []

@@ -64,7 +64,11 @@ def evaluate(job: JobConfig, progress: Progress, backwards: bool = False) -> Eva
     samples = scoring.samples(built, results, rounds, made, loaded.lm, job.task.samples)
     samples, of_code, code_run = code.score(job, built, samples, progress)
     metrics = scoring.metrics(rounds) | scoring.numeric_metrics(samples) | of_code
-    alarmed = [*alarms.of_run(job, built, samples, loaded.lm, loaded.identity), *alarms.of_samples(job, samples)]
+    alarmed = [
+        *alarms.of_code(code_run),
+        *alarms.of_run(job, built, samples, loaded.lm, loaded.identity),
+        *alarms.of_samples(job, samples),
+    ]
     rounding = asdict(loaded.lm.rounding) if built.generates and job.model.kind != "server" else {}
     return Evaluation(
         samples=samples,

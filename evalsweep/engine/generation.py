@@ -220,10 +220,11 @@ class Generator:
         if row.new[-1] in settings.end_tokens:
             row.ended = ENDED
             return True
-        for stop in settings.stop:
+        if settings.stop:
             # a token is a byte or more; a few more come before, so that no cut within a letter hides a stop string
-            tail = self.decode(row.new[-len(stop.encode()) - 8 :])
-            if stop in tail:
+            longest = max(len(stop.encode("utf-8", "surrogatepass")) for stop in settings.stop)
+            tail = self.decode(row.new[-longest - 8 :])
+            if any(stop in tail for stop in settings.stop):
                 row.ended = STOPPED
                 return True
         return False

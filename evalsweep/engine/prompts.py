@@ -32,6 +32,13 @@ class Prompts:
         self.made: dict[str, Prompt] = {}
         self._texts: dict[str, Any] = {}
         self._kept = False
+        tokenizer = lm.tokenizer if isinstance(lm, HFLM) else None
+        self._bos = getattr(tokenizer, "bos_token_id", None)
+        self._wants_bos = False
+        if tokenizer is not None and self._bos is not None:
+            # said in its configuration, or done
+            said = getattr(tokenizer, "init_kwargs", {}).get("add_bos_token") is True
+            self._wants_bos = said or list(tokenizer("a")["input_ids"])[:1] == [self._bos]
         self._make = task.fewshot_context
         task.fewshot_context = self._fewshot_context
 
@@ -110,13 +117,10 @@ class Prompts:
         return sum(end <= start for end in ends)
 
     def _begin_tokens(self, prompt: Any) -> list[str]:
-        """Whether the begin token (BOS) comes twice, or not at all where the tokenizer itself would put one."""
-        tokenizer = getattr(self.lm, "tokenizer", None)
-        bos = getattr(tokenizer, "bos_token_id", None)
-        if not isinstance(self.lm, HFLM) or bos is None or not isinstance(prompt, str):
+        """Whether the begin token (BOS) comes twice, or not at all where the tokenizer is to put one."""
+        if self._bos is None or not isinstance(prompt, str):
             return []
-        tokens = self.lm.tok_encode(prompt)
-        if tokens[:2] == [bos, bos]:
+        tokens = self.lm.tok_encode(prompt[:64])  # the begin is all that counts
+        if tokens[:2] == [self._bos, self._bos]:
             return ["double_bos"]
-        puts_one = list(self.lm.tokenizer("a")["input_ids"])[:1] == [bos]
-        return ["missing_bos"] if puts_one and tokens[:1] != [bos] else []
+        return ["missing_bos"] if self._wants_bos and tokens[:1] != [self._bos] else []
