@@ -110,7 +110,8 @@ def test_two_begin_tokens_or_none_are_flagged(model_copy):
     (model_copy / "tokenizer_config.json").write_text(json.dumps(settings | {"add_bos_token": True}))
     without = found(*own, "task.max_gen_toks=1")
     tokens = models.load(job_of(*own).model, 0).lm.tok_encode(without.samples[0].prompt)
-    assert (tokens[0] != 1) == ("missing_bos" in kinds(without))
+    assert tokens[0] != 1, "transformers now heeds add_bos_token"
+    assert alarm(without, "missing_bos").count == 4
 
 
 def test_a_tokenizer_that_puts_its_begin_token_raises_no_alarm(model_copy):

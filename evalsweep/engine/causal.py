@@ -12,6 +12,7 @@ from lm_eval.api.instance import Instance
 from lm_eval.api.model import LM
 from lm_eval.models.huggingface import HFLM
 from lm_eval.models.utils import postprocess_generated_text
+from transformers.models.auto.tokenization_auto import get_tokenizer_config
 
 from evalsweep.config import DecodingConfig, ModelConfig
 from evalsweep.engine import embedded
@@ -53,6 +54,7 @@ class Transformers(HFLM):
     AUTO_MODEL_CLASS: Any
     seed: int = 0
     tolerance: float | None = None
+    declares_bos: bool = False  # whether the tokenizer's configuration says that it puts a begin token
 
     def begin(self, seed: int, batch_size: int, tolerance: float | None) -> None:
         """Get ready for a job."""
@@ -194,6 +196,7 @@ def load(model: ModelConfig) -> tuple[LM, dict[str, Any]]:
     except Exception as e:  # transformers, safetensors and the hub raise dozens of types; each ends as one line
         raise _refusal(source, local, model, e) from e
     _forget_generation_config(lm)
+    lm.declares_bos = get_tokenizer_config(lm.tokenizer.name_or_path).get("add_bos_token") is True
     template = getattr(lm.tokenizer, "chat_template", None)
     identity = {
         "model": model.name if model.kind == "embedded" else source,

@@ -36,9 +36,8 @@ class Prompts:
         self._bos = getattr(tokenizer, "bos_token_id", None)
         self._wants_bos = False
         if tokenizer is not None and self._bos is not None:
-            # said in its configuration, or done
-            said = getattr(tokenizer, "init_kwargs", {}).get("add_bos_token") is True
-            self._wants_bos = said or list(tokenizer("a")["input_ids"])[:1] == [self._bos]
+            # said in its configuration (which transformers does not always heed), or done
+            self._wants_bos = lm.declares_bos or list(tokenizer("a")["input_ids"])[:1] == [self._bos]
         self._make = task.fewshot_context
         task.fewshot_context = self._fewshot_context
 
