@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
+import torch
 from conftest import job_of
 
 from evalsweep.engine import causal, embedded, models
@@ -152,6 +153,22 @@ def test_long_prompts_make_smaller_batches_and_the_same_log_likelihoods(monkeypa
     monkeypatch.setattr(causal, "LOGITS_BYTES", 150 * 49152 * 4)
     small = found("task=sample_choice")
     assert all(rows == 1 or rows * tokens <= 150 for rows, tokens in batches)
+    for a, b in zip(whole.samples, small.samples, strict=True):
+        assert a.responses == pytest.approx(b.responses, abs=1e-3)
+
+
+def test_log_likelihoods_survive_a_full_memory_with_smaller_batches(monkeypatch):
+    original = causal.HFLM._model_call
+
+    def call(self, inps, *args, **kwargs):
+        if len(inps) > 3:
+            raise torch.OutOfMemoryError("no room")
+        return original(self, inps, *args, **kwargs)
+
+    whole = found("task=sample_choice")
+    monkeypatch.setattr(causal.HFLM, "_model_call", call)
+    small = found("task=sample_choice")
+    assert "out of memory: the batch went down from 32 to 2" in [a.message for a in small.alarms]
     for a, b in zip(whole.samples, small.samples, strict=True):
         assert a.responses == pytest.approx(b.responses, abs=1e-3)
 

@@ -145,14 +145,25 @@ class Transformers(HFLM):
             by_prompt.setdefault(tuple(context + continuation[:-1]), []).append(i)
         prompts = sorted(by_prompt, key=lambda tokens: (-len(tokens), tokens))
         answers: list[Any] = [None] * len(requests)
+        most = asked
         try:
             while prompts:
                 longest = min(len(prompts[0]), self.max_length)
-                size = max(1, min(asked, LOGITS_BYTES // (bytes_per_token * max(1, longest))))
+                size = max(1, min(most, LOGITS_BYTES // (bytes_per_token * max(1, longest))))
                 indices = [i for tokens in prompts[:size] for i in by_prompt[tokens]]
-                prompts = prompts[size:]
                 self.batch_size_per_gpu = size
-                found = super()._loglikelihood_tokens([requests[i] for i in indices], disable_tqdm=disable_tqdm)
+                found: list[Any] | None = None
+                try:
+                    found = super()._loglikelihood_tokens([requests[i] for i in indices], disable_tqdm=disable_tqdm)
+                except torch.OutOfMemoryError:
+                    if size == 1:
+                        raise
+                if found is None:  # outside of the handler, whose traceback holds the tensors
+                    most = self.rounding.smallest_batch = size // 2
+                    if torch.cuda.is_available():
+                        torch.cuda.empty_cache()
+                    continue
+                prompts = prompts[size:]
                 for i, answer in zip(indices, found, strict=True):
                     answers[i] = answer
         finally:
