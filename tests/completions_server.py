@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -19,7 +19,6 @@ def serving(folder: Path) -> Iterator[tuple[str, list[dict[str, Any]]]]:
 
     tokenizer = AutoTokenizer.from_pretrained(folder)
     model = AutoModelForCausalLM.from_pretrained(folder).eval()
-    seen: list[dict[str, Any]] = []
     lock = threading.Lock()
 
     def complete(body: dict[str, Any]) -> tuple[str, str]:
@@ -43,14 +42,25 @@ def serving(folder: Path) -> Iterator[tuple[str, list[dict[str, Any]]]]:
                     return text, "stop"
         return text, "length"
 
+    def answer(body: dict[str, Any]) -> tuple[str, str]:
+        with lock:
+            return complete(body)
+
+    with answering(answer) as (url, seen):
+        yield url, seen
+
+
+@contextmanager
+def answering(answer: Callable[[dict[str, Any]], tuple[str, str]]) -> Iterator[tuple[str, list[dict[str, Any]]]]:
+    """An endpoint whose text and reason of ending are those of `answer` to a request's body."""
+    seen: list[dict[str, Any]] = []
+
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-            with lock:
-                seen.append({"body": body, "headers": dict(self.headers)})
-                text, reason = complete(body)
-                answer = {"choices": [{"index": 0, "text": text, "finish_reason": reason}]}
-            data = json.dumps(answer).encode()
+            seen.append({"body": body, "headers": dict(self.headers)})
+            text, reason = answer(body)
+            data = json.dumps({"choices": [{"index": 0, "text": text, "finish_reason": reason}]}).encode()
             self.send_response(200)
             self.send_header("Content-Type", "application/json")
             self.send_header("Content-Length", str(len(data)))

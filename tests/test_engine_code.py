@@ -7,11 +7,11 @@ import json
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from math import comb
 from typing import Any
 
 import pytest
+from completions_server import answering
 from conftest import job_of
 
 from evalsweep import preflight
@@ -28,42 +28,27 @@ def problems() -> list[dict[str, str]]:
         return [json.loads(line) for line in f]
 
 
+Answer = Callable[[dict[str, str], int], str]
+
+
 @contextmanager
-def answering(answer: Callable[[dict[str, str], int], str]) -> Iterator[str]:
+def knowing(answer: Answer) -> Iterator[str]:
     """A completions endpoint that knows the problems: `answer` gives the text of the n-th request for one."""
     by_prompt = {p["prompt"]: p for p in problems()}
     seen: dict[str, int] = {}
     lock = threading.Lock()
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            body: dict[str, Any] = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-            with lock:
-                number = seen[body["prompt"]] = seen.get(body["prompt"], -1) + 1
-            text = answer(by_prompt[body["prompt"]], number)
-            reply = json.dumps({"choices": [{"index": 0, "text": text, "finish_reason": "stop"}]}).encode()
-            self.send_response(200)
-            self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(reply)))
-            self.end_headers()
-            self.wfile.write(reply)
+    def reply(body: dict[str, Any]) -> tuple[str, str]:
+        with lock:
+            number = seen[body["prompt"]] = seen.get(body["prompt"], -1) + 1
+        return answer(by_prompt[body["prompt"]], number), "stop"
 
-        def log_message(self, *_: Any) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}/v1/completions"
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
+    with answering(reply) as (url, _):
+        yield url
 
 
-def scored(answer: Callable[[dict[str, str], int], str], *overrides: str) -> Evaluation:
-    with answering(answer) as url:
+def scored(answer: Answer, *overrides: str) -> Evaluation:
+    with knowing(answer) as url:
         own = ("task=humaneval", "model=server", f"model.base_url={url}", "model.pretrained=known")
         return evaluate(job_of(*own, *overrides), lambda *_: None)
 

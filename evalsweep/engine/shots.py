@@ -44,12 +44,11 @@ class Shots(ContextSampler):
         df: Sequence[dict[str, Any]] | None = None,
         **_: Any,
     ) -> Sequence[dict[str, Any]]:
-        self.given = self.positions(n, self.scored)
-        documents: list[dict[str, Any]] = list(self.df)
-        return [documents[i] for i in self.given]
+        self.given = self.positions(n, eval_doc)
+        return [self.df[i] for i in self.given]
 
-    def positions(self, n: int, scored: dict[str, Any] | None = None) -> list[int]:
-        """Positions in the pool of the n shots for the scored document."""
+    def positions(self, n: int, left_out: dict[str, Any] | None) -> list[int]:
+        """Positions in the pool of the n shots for the scored document; lm_eval may name one that it leaves out."""
         raise NotImplementedError
 
     def fewshot_docs(self) -> list[dict[str, Any]]:
@@ -95,8 +94,8 @@ class Pinned(Shots):
         self.seed = seed
         self.strict = strict
 
-    def positions(self, n: int, scored: dict[str, Any] | None = None) -> list[int]:
-        own = question(self.task, scored) if scored is not None else None
+    def positions(self, n: int, left_out: dict[str, Any] | None) -> list[int]:
+        own = question(self.task, self.scored) if self.scored is not None else None
         others = (i for i in self._order(own) if own is None or self.question(i) != own)
         found = list(itertools.islice(others, n))
         if len(found) < n and self.strict:
@@ -126,16 +125,8 @@ class Harness(Shots):
         self.own = own
         self.places = {value_hash(doc): i for i, doc in reversed(list(enumerate(pool)))}
 
-    def sample(
-        self,
-        n: int,
-        eval_doc: dict[str, Any] | None = None,
-        df: Sequence[dict[str, Any]] | None = None,
-        **more: Any,
-    ) -> Sequence[dict[str, Any]]:
-        drawn: Sequence[dict[str, Any]] = self.own.sample(n, eval_doc=eval_doc, df=df, **more)
-        self.given = [self.places[value_hash(doc)] for doc in drawn]
-        return drawn
+    def positions(self, n: int, left_out: dict[str, Any] | None) -> list[int]:
+        return [self.places[value_hash(doc)] for doc in self.own.sample(n, eval_doc=left_out)]
 
     def set_rnd(self, rnd: int | None) -> Harness:
         self.own.set_rnd(rnd)
