@@ -165,6 +165,7 @@ def validate(job: JobConfig) -> None:
     _check_decoding(job)
     _check_model(job.model)
     _check_task(job)
+    _check_truncation(job)
     _check_sources(job)
 
 
@@ -228,6 +229,17 @@ def _check_model(model: ModelConfig) -> None:
         )
 
 
+def _check_truncation(job: JobConfig) -> None:
+    _one_of("on_truncation", job.on_truncation, ("flag", "error", "drop_shots"))
+    model = job.model
+    if job.on_truncation != "flag" and model.kind == "server" and not (model.tokenizer and model.max_length):
+        raise BadInput(
+            f"on_truncation={job.on_truncation} model=server",
+            "a server does not say how long a prompt is; model.tokenizer and model.max_length are needed to count",
+            "model.tokenizer=Qwen/Qwen3-0.6B model.max_length=32768",
+        )
+
+
 def _check_task(job: JobConfig) -> None:
     task = job.task
     for name in ("limit", "samples", "max_gen_toks"):
@@ -264,7 +276,6 @@ def _check_sources(job: JobConfig) -> None:
         if job.prompt.name == name and not getattr(job.prompt, needed):
             raise BadInput(f"prompt={name}", f"prompt.{needed} is needed", f"prompt={name} prompt.{needed}=...")
     _one_of("fewshot.name", job.fewshot.name, ("fixed", "resampled", "per_document", "file", "harness"))
-    _one_of("on_truncation", job.on_truncation, ("flag", "error", "drop_shots"))
     if (job.fewshot.name == "file") != bool(job.fewshot.path):
         raise BadInput(
             f"fewshot={job.fewshot.name} fewshot.path={job.fewshot.path}",

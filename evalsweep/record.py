@@ -109,15 +109,16 @@ class Record:
 class Difference:
     """A run repeated under another `condition`, against the run itself, document by document.
 
-    `texts` of `answers` differ (None where nothing is generated), `scores` of `documents` differ, and the mean score
-    moves by `mean`; `largest` is the most by which a log-likelihood moved (None where texts are generated).
+    `texts` of `answers` differ (None where nothing is generated), `scores` of `documents` differ (None where the task
+    scores them together alone), and the mean score moves by `mean`; `largest` is the most by which a log-likelihood
+    moved (None where texts are generated).
     """
 
     condition: str
     answers: int
     texts: int | None
     documents: int
-    scores: int
+    scores: int | None
     mean: float
     largest: float | None
 

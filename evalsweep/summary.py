@@ -112,17 +112,18 @@ def summarise(
 def _alarms(records: Sequence[Record]) -> list[str]:
     """One line for each kind of alarm of a task: the worst of its runs, and how many have it where not all do."""
     runs = Counter(str(r.config["task"]["name"]) for r in records)
-    found: dict[tuple[str, str], list[Alarm]] = {}
+    found: dict[tuple[str, str, str], list[Alarm]] = {}
     for record in records:
         for alarm in record.alarms:
-            found.setdefault((str(record.config["task"]["name"]), alarm.kind), []).append(alarm)
+            what = "" if alarm.total else alarm.message  # where nothing is counted, another model has another line
+            found.setdefault((str(record.config["task"]["name"]), alarm.kind, what), []).append(alarm)
     lines = []
-    for (task, _), alarms in found.items():
+    for (task, *_), alarms in found.items():
         worst = max(alarms, key=lambda alarm: alarm.count)
         partly = worst.total and len(alarms) < runs[task]
         some = f" (the worst of {len(alarms)} runs with such, of {runs[task]})" if partly else ""
         lines.append(worst.message + some)
-    return lines
+    return list(dict.fromkeys(lines))
 
 
 def _dead_axes(records: Sequence[Record], keys: Sequence[str]) -> list[str]:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import weakref
 
 import pytest
 from completions_server import serving
 from conftest import job_of, only
 
+from evalsweep.engine import causal, models
 from evalsweep.engine import evaluate as engine
 from evalsweep.engine.audit import audit
 from evalsweep.record import Audit, Difference
@@ -115,3 +117,20 @@ def test_the_command_has_a_page_of_help(run):
     done = run("audit", "--help")
     assert done.returncode == 0
     assert "evalsweep audit KEY=VALUE" in done.stdout
+
+
+def test_the_first_model_is_gone_before_float32_is_loaded(monkeypatch):
+    """Two at once would need the room of both."""
+    loaded: list[weakref.ref[causal.Transformers]] = []
+    original = causal.load
+
+    def load(model):
+        assert [ref for ref in loaded if ref() is not None] == []
+        lm, identity = original(model)
+        loaded.append(weakref.ref(lm))
+        return lm, identity
+
+    monkeypatch.setattr(causal, "load", load)
+    models._resident.clear()
+    found("model.dtype=bfloat16", "task.limit=1")
+    assert len(loaded) == 2

@@ -54,6 +54,10 @@ BAD = {
         "decoding": {"do_sample": True},
     },
     "on_truncation=drop": {"on_truncation": "drop"},
+    "on_truncation=error model=server model.tokenizer": {
+        "on_truncation": "error",
+        "model": {"kind": "server", "base_url": "http://x/v1", "pretrained": "m"},
+    },
     "fewshot.name=random": {"fewshot": {"name": "random"}},
     "model.tie_tolerance=-1": {"model": {"tie_tolerance": -1.0}},
     "task.limit=0": {"task": {"limit": 0}},

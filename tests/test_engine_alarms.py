@@ -6,7 +6,7 @@ import json
 
 import pytest
 from completions_server import serving
-from conftest import job_of
+from conftest import job_of, write_jsonl
 
 from evalsweep.engine import models
 from evalsweep.engine.evaluate import Evaluation, evaluate
@@ -153,9 +153,75 @@ def test_the_usual_counts_are_metrics_also_when_they_are_zero():
     assert "alarms/capped" not in found("task=sample_choice").metrics
 
 
-def test_rounding_beyond_the_tolerance_is_told():
-    coarse = found("model.dtype=bfloat16", "temperature=1", "model.tie_tolerance=0.2", "task.limit=20")
-    assert coarse.decoding["rounding"]["near_ties"] > 0
-    beyond = coarse.decoding["rounding"]["largest"] > 0.2
-    assert ("rounding" in kinds(coarse)) == beyond
-    assert coarse.metrics["generation/near_ties"] == coarse.decoding["rounding"]["near_ties"]
+def test_rounding_beyond_the_tolerance_is_told(gsm8k):
+    own = ("task=gsm8k", f"task.data={gsm8k}", "task.num_fewshot=4", "task.samples=8", "task.max_gen_toks=16")
+    coarse = found("model.dtype=bfloat16", "temperature=1", *own)
+    seen = coarse.decoding["rounding"]
+    assert seen["near_ties"] == coarse.metrics["generation/near_ties"] > 0
+    assert seen["largest"] > coarse.decoding["sent"][0]["tie_tolerance"] == 0.05
+    assert "texts may depend on model.batch_size; model.tie_tolerance=" in alarm(coarse, "rounding").message
+    assert "rounding" not in kinds(found("temperature=1", *own))
+
+
+def test_a_template_that_adds_to_every_system_prompt_or_writes_the_date_is_told(model_copy):
+    """As Llama 3.1's does."""
+    (model_copy / "chat_template.jinja").write_text(
+        "{{ bos_token }}system\n\nCutting Knowledge Date: December 2023\nToday Date: {{ strftime_now('%d %b %Y') }}\n\n"
+        "{% if messages[0]['role'] == 'system' %}{{ messages[0]['content'] }}{% endif %}{{ eos_token }}"
+        "{% for m in messages if m['role'] != 'system' %}{{ m['role'] }}\n{{ m['content'] }}{{ eos_token }}{% endfor %}"
+    )
+    own = ("model=hf", f"model.pretrained={model_copy}", "model.apply_chat_template=true", "task.max_gen_toks=1")
+    for prompt in ("none", "helpful_assistant"):
+        told = found(*own, f"prompt={prompt}")
+        assert "Cutting Knowledge Date: December 2023 Today Date:" in alarm(told, "template_text").message
+        assert "may differ from day to day" in alarm(told, "template_date").message
+        assert "template_prompt" not in kinds(told)
+
+
+def test_shots_that_are_cut_are_counted_under_a_chat_template_too():
+    chat = found("model.apply_chat_template=true", "model.max_length=100")
+    assert {s.lost["shots"] for s in chat.samples} <= {1, 2, 3} and chat.samples[0].lost["tokens"] > 30
+
+
+def test_prompts_of_choices_with_a_context_each_are_counted(tmp_path):
+    """A task as winogrande is: the choices stand within the prompt, and one ending follows."""
+    rows = [
+        {"a": f"The cat sat on the mat {n}, as", "b": "The dog sat", "end": "cats do", "right": 0} for n in range(4)
+    ]
+    write_jsonl(tmp_path / "test.jsonl", rows)
+    (tmp_path / "mine.yaml").write_text(
+        "task: mine\noutput_type: multiple_choice\ndataset_path: json\ntest_split: test\nnum_fewshot: 0\n"
+        "doc_to_text: right\ndoc_to_target: end\ndoc_to_choice: '{{[a, b]}}'\n"
+        "metric_list: [{metric: acc, aggregation: mean, higher_is_better: true}]\n"
+    )
+    own = ("task=lm_eval", f"task.name={tmp_path / 'mine.yaml'}", f"task.data={tmp_path}")
+    assert found(*own).metrics["alarms/truncated"] == 0
+    assert found(*own, "model.max_length=9").metrics["alarms/truncated"] == 4
+    with pytest.raises(BadInput, match="too long"):
+        found(*own, "model.max_length=9", "on_truncation=error")
+
+
+def test_the_longest_choice_is_so_by_its_tokens(tmp_path):
+    rows = [
+        {
+            "q": "Name it:",
+            "choices": ["a plain choice of several words", "\u16a0\u16a2\u16a6\u16a8\u16b1\u16b2"],
+            "right": 0,
+        }
+    ]
+    write_jsonl(tmp_path / "test.jsonl", rows)
+    (tmp_path / "mine.yaml").write_text(
+        "task: mine\noutput_type: multiple_choice\ndataset_path: json\ntest_split: test\nnum_fewshot: 0\n"
+        "doc_to_text: q\ndoc_to_target: right\ndoc_to_choice: choices\n"
+        "metric_list: [{metric: acc, aggregation: mean, higher_is_better: true}]\n"
+    )
+    own = ("task=lm_eval", f"task.name={tmp_path / 'mine.yaml'}", f"task.data={tmp_path}")
+    assert found(*own, "model.max_length=19").metrics["alarms/truncated"] == 1
+
+
+def test_a_servers_prompts_are_counted_with_its_tokenizer(model_folder):
+    with serving(model_folder) as (url, _):
+        own = ("model=server", f"model.base_url={url}", "model.pretrained=smol", f"model.tokenizer={model_folder}")
+        assert found(*own, "model.max_length=60", "task.max_gen_toks=2").metrics["alarms/truncated"] == 4
+        with pytest.raises(BadInput, match="too long"):
+            found(*own, "model.max_length=60", "on_truncation=error")

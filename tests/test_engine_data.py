@@ -167,3 +167,20 @@ def test_a_headline_that_the_task_does_not_yield_is_refused_before_it_runs(gsm8k
 def test_an_unknown_task_of_lm_eval_gets_a_suggestion():
     with pytest.raises(BadInput, match=r"no such task \(did you mean 'hellaswag'\?\)"):
         tasks.check_name("hellaswg")
+
+
+def test_a_task_that_votes_itself_is_refused(gsm8k):
+    with pytest.raises(BadInput, match=r"takes a vote over several answers of its own.*task=gsm8k task.samples=5"):
+        build("task=lm_eval", "task.name=gsm8k_cot_self_consistency", f"task.data={gsm8k}")
+
+
+def test_a_template_that_asks_what_is_there_needs_no_column(gsm8k):
+    assert build("task=lm_eval", "task.name=gsm8k_cot", f"task.data={gsm8k}").name == "gsm8k_cot"
+
+
+def test_a_definition_that_is_none_is_one_line(tmp_path):
+    path = tmp_path / "broken.yaml"
+    for text in ("task: [unclosed", "group: mine\ntask: [sample]\n", "- a\n- b\n"):
+        path.write_text(text)
+        with pytest.raises(BadInput, match=r"is no definition of one task of lm_eval|no such task"):
+            build("task=lm_eval", f"task.name={path}")

@@ -6,7 +6,7 @@ import json
 
 import pytest
 import torch
-from conftest import job_of
+from conftest import job_of, write_jsonl
 
 from evalsweep.engine import causal, embedded, models
 from evalsweep.engine.evaluate import Evaluation, evaluate
@@ -251,3 +251,23 @@ def test_gsm8ks_vote_and_mean_stand_side_by_side(gsm8k):
         assert voted.metrics[f"gsm8k/{name}"] == pytest.approx(sum(s.scores[name] for s in voted.samples) / 3)
     headed = evaluate(job_of(*own, "task.samples=5", "temperature=0.6", "task.metric=maj@5"), lambda *_: None)
     assert headed.headline == "gsm8k/maj@5"
+
+
+def test_an_empty_prompt_is_answered_from_the_begin_token(tmp_path):
+    write_jsonl(tmp_path / "test.jsonl", [{"q": "", "a": "x"}, {"q": "Hello", "a": "y"}])
+    (tmp_path / "mine.yaml").write_text(
+        "task: mine\noutput_type: generate_until\ndataset_path: json\ntest_split: test\nnum_fewshot: 0\n"
+        "doc_to_text: '{{q}}'\ndoc_to_target: a\ngeneration_kwargs: {until: null, max_gen_toks: 3}\n"
+        "metric_list: [{metric: exact_match, aggregation: mean, higher_is_better: true}]\n"
+    )
+    empty, _ = found("task=lm_eval", f"task.name={tmp_path / 'mine.yaml'}", f"task.data={tmp_path}").samples
+    assert (empty.prompt, len(empty.responses)) == ("", 1)
+
+
+def test_an_end_token_is_no_part_of_the_answer_even_where_it_is_not_special(model_copy):
+    settings = json.loads((model_copy / "generation_config.json").read_text())
+    space = models.load(job_of().model, 0).lm.tok_encode(" ")[0]
+    (model_copy / "generation_config.json").write_text(json.dumps(settings | {"eos_token_id": [2, space]}))
+    cut = found("model=hf", f"model.pretrained={model_copy}")
+    assert cut.decoding["sent"][0]["end_tokens"] == sorted([2, space])
+    assert any(not text for text in texts(cut))

@@ -138,6 +138,69 @@ def test_a_near_tie_is_decided_by_the_row_alone(lm):
     assert texts(lm, model=Moody(), rows=6, temperature=0.0, tolerance=0.0) != cured
 
 
+@pytest.mark.parametrize(
+    "warpers",
+    [{"top_k": 2}, {"min_p": 0.5}, {"top_p": 0.8}, {"epsilon_cutoff": 0.2}, {"eta_cutoff": 0.2}, {"typical_p": 0.8}],
+)
+def test_a_token_at_the_edge_of_what_a_warper_cuts_is_decided_by_the_row_alone(lm, warpers):
+    """Three likely tokens, the second and third of which nearly tie for the last place that is kept."""
+
+    class Edgy(torch.nn.Module):
+        config = lm.model.config
+        device = lm.model.device
+        dtype = torch.float32
+
+        def forward(self, input_ids, cache=None, attention_mask=None, use_cache=None):
+            rows, length = input_ids.shape
+            out = torch.full((rows, length, 100), -20.0)
+            moved = 2e-5 if rows > 1 else -2e-5
+            out[..., 10], out[..., 11], out[..., 12] = 5.0, 4.307 - moved, 4.307 + moved
+            if cache is not None:
+                cache.update(torch.zeros(rows, 1, length, 4), torch.zeros(rows, 1, length, 4), 0)
+            return type("Output", (), {"logits": out})
+
+    given = {"samples": 8, "temperature": 1.0, "warpers": warpers, "max_gen_toks": 20}
+    rounding = Rounding()
+    cured = texts(lm, PROMPTS[:2], model=Edgy(), rows=16, rounding=rounding, **given)
+    alone = texts(lm, PROMPTS[:2], model=Edgy(), rows=1, **given)
+    assert cured == alone
+    assert len({token for new in cured.values() for token in new}) > 1
+    if "top_k" in warpers:  # here the batch would keep another token than the row alone
+        assert 0 < rounding.flipped <= rounding.near_ties < rounding.tokens
+        assert {token for new in cured.values() for token in new} == {10, 11}
+
+
+def test_draws_with_a_warper_follow_what_it_keeps(lm):
+    logits = torch.tensor([2.0, 1.5, 1.0, 0.0, -1.0])
+
+    class Fixed(torch.nn.Module):
+        config = lm.model.config
+        device = lm.model.device
+        dtype = torch.float32
+
+        def forward(self, input_ids, cache=None, attention_mask=None, use_cache=None):
+            rows, length = input_ids.shape
+            if cache is not None:
+                cache.update(torch.zeros(rows, 1, length, 4), torch.zeros(rows, 1, length, 4), 0)
+            return type("Output", (), {"logits": logits.expand(rows, length, 5)})
+
+    drawn = texts(
+        lm,
+        PROMPTS,
+        model=Fixed(),
+        samples=20,
+        rows=40,
+        temperature=1.0,
+        max_gen_toks=25,
+        warpers={"top_k": 3},
+        end_tokens=(),
+    )
+    counts = np.bincount([token for new in drawn.values() for token in new], minlength=5)
+    expected = logits[:3].double().softmax(0).numpy() * counts.sum()
+    assert counts[3:].sum() == 0
+    assert stats.chisquare(counts[:3], expected).pvalue > 0.01
+
+
 def test_samples_share_one_prefill_and_finished_rows_leave(lm, monkeypatch):
     shapes: list[tuple[int, int]] = []
     original = type(lm.model).forward
@@ -200,7 +263,7 @@ def test_out_of_memory_halves_the_batch_and_loses_nothing(lm):
     assert rounding.smallest_batch in (1, 3)  # 3 rows: a prompt and its 2 samples
 
     class Full(Small):
-        def forward(self, input_ids, **kwargs):
+        def forward(self, input_ids, cache=None, **kwargs):
             raise torch.OutOfMemoryError("no room")
 
     with pytest.raises(torch.OutOfMemoryError):

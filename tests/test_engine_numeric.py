@@ -47,6 +47,12 @@ ANSWERS = {
     "Answer: The answer is 4": 4,
     "The answer is unclear. I think 7": 7,
     "The answer is 10-15.": None,
+    "The answer is 12 = 3*4": 12,
+    "The answer is 3 * 4 = 12": 12,
+    "1e3": 1000,
+    "#### 2.5e-1": Fraction(1, 4),
+    "10^3": None,
+    "$10^{3}$": None,
     # boxes and LaTeX
     r"\boxed{42}. Done in 3 steps": 42,
     r"$\boxed{42}$": 42,

@@ -9,8 +9,9 @@ from conftest import job_of, write_jsonl
 
 from evalsweep.engine import tasks
 from evalsweep.engine.evaluate import evaluate
+from evalsweep.engine.likeness import frame, is_near_copy
 from evalsweep.engine.prompts import Prompt, Prompts
-from evalsweep.engine.shots import is_near_copy, question
+from evalsweep.engine.shots import question
 from evalsweep.errors import BadInput
 
 
@@ -19,8 +20,9 @@ def made(*overrides: str, document: int = 0) -> tuple[str, Prompt]:
     built = tasks.build(job_of(*overrides))
     (task,) = built.tasks.values()
     prompts = Prompts(task, None, "flag")
-    doc = task.eval_docs[document]
-    return task.fewshot_context(doc, num_fewshot=task.config.num_fewshot), prompts.of(doc)
+    task.build_all_requests()
+    requests = [r for r in task.instances if r.doc_id == document]
+    return requests[0].args[0], prompts.made[document]
 
 
 def shots(*overrides: str, document: int = 0) -> list[str]:
@@ -92,8 +94,8 @@ def test_a_document_of_a_validation_split_never_sees_its_own_answer(tmp_path):
         found = shots(*own, document=document)
         assert len(found) == 3
         assert f"Question: {document}?" not in "".join(found)
-    with pytest.raises(BadInput, match="of which the scored document is left out"):
-        shots(*own, "task.num_fewshot=5")
+    whole = made(*own, "task.num_fewshot=5")[1]
+    assert (len(whole.shots), whole.flags) == (4, ["fewer_shots"])
 
 
 def test_a_pool_that_is_too_small_and_a_split_that_is_not_there_are_named(gsm8k):
@@ -102,7 +104,7 @@ def test_a_pool_that_is_too_small_and_a_split_that_is_not_there_are_named(gsm8k)
         shots(*own, "task.num_fewshot=9")
     with pytest.raises(BadInput, match=r"pool holds 5 examples"):
         shots("task=sample_choice", "task.num_fewshot=6")
-    with pytest.raises(BadInput, match=r"no such split; it has test, train"):
+    with pytest.raises(BadInput, match=r"dev.jsonl is missing for task gsm8k; the folder has test.jsonl, train.jsonl"):
         shots(*own, "fewshot.split=dev")
 
 
@@ -140,7 +142,7 @@ def test_the_draw_of_lm_eval_is_lm_evals_own(gsm8k):
     own = ("task=gsm8k", f"task.data={gsm8k}", "fewshot=harness", "task.num_fewshot=3", "task.max_gen_toks=1")
     ours = [s.prompt for s in evaluate(job_of(*own), lambda *_: None).samples]
     (task,) = tasks.build(job_of(*own)).tasks.values()
-    task.sampler = task.sampler.own
+    task.sampler = task.sampler.drawer
     task.set_fewshot_seed(1234)
     assert ours == [task.fewshot_context(doc, num_fewshot=3) for doc in task.eval_docs]
 
@@ -167,8 +169,7 @@ def test_a_scored_document_is_known_by_its_question_however_it_is_written(gsm8k)
     own = ("task=gsm8k", f"task.data={gsm8k}")
     assert shots(*own, "task.num_fewshot=1") == ["Question: Ann has 4 cats."]
     assert len(shots(*own, "task.num_fewshot=3", document=1)) == 3
-    with pytest.raises(BadInput, match=r"of which the scored document is left out; for example task.num_fewshot=1"):
-        shots(*own, "task.num_fewshot=3")
+    assert made(*own, "task.num_fewshot=3")[1].flags == ["fewer_shots"]
 
 
 def test_a_file_that_holds_the_scored_document_gives_it_one_fewer(gsm8k, tmp_path):
@@ -227,6 +228,10 @@ def test_near_copies_share_their_numbers_and_nearly_all_words(a, b, near):
         ("What is 11 - 5?", "what is  11 - 5", True),
         ("What is 11 - 5?", "What is 11 + 5?", False),
         ("What is 11 - 5?", "What is 11 5?", False),
+        ("(3 + 4) * 2", "3 + (4 * 2)", False),
+        ("not ( True and False )", "not True and ( False )", False),
+        ("f[x]", "f(x)", False),
+        ("का", "की", False),
         ("It costs $5.00.", "It costs $500", False),
         ("Is it -5?", "Is it 5?", False),
         ("“Who?” she said", '"Who?" She said', True),
@@ -237,6 +242,59 @@ def test_what_tells_two_questions_apart_and_what_does_not(gsm8k, a, b, same):
     (task,) = tasks.build(job_of("task=gsm8k", f"task.data={gsm8k}")).tasks.values()
     normal = [question(task, {"question": text, "answer": ""}) for text in (a, b)]
     assert (normal[0] == normal[1]) is same
+
+
+def test_an_instruction_that_all_questions_share_makes_no_copies():
+    words = "answer the following question about the arts with a single name and nothing else please " * 3
+    pool = [words + q for q in ("who wrote hamlet", "who painted guernica", "who sang carmen", "who wrote emma")]
+    assert is_near_copy(pool[0], pool[1]), "most words are shared"
+    assert not any(is_near_copy(a, b, frame(pool)) for a in pool for b in pool)
+    assert (
+        is_near_copy(
+            words + "who was it that wrote the old danish play of hamlet",
+            words + "who was it that wrote the old danish play hamlet",
+            frame(pool),
+        )
+        is True
+    )
+
+
+def test_the_same_question_with_another_answer_is_a_copy_and_no_leak(gsm8k):
+    rows = [json.loads(line) for line in (gsm8k / "test.jsonl").read_text().splitlines()]
+    write_jsonl(gsm8k / "train.jsonl", [{**row, "answer": "#### 0"} for row in rows])
+    own = ("task=gsm8k", f"task.data={gsm8k}", "fewshot=harness", "task.num_fewshot=4")
+    assert made(*own)[1].flags == ["near_copy"]
+    write_jsonl(gsm8k / "train.jsonl", rows)
+    assert made(*own)[1].flags == ["leaked"]
+
+
+def test_documents_that_are_there_twice_keep_their_own_shots(gsm8k):
+    rows = (gsm8k / "test.jsonl").read_text().splitlines(keepends=True)
+    (gsm8k / "test.jsonl").write_text(rows[0] * 4)
+    own = ("task=gsm8k", f"task.data={gsm8k}", "fewshot=harness", "task.num_fewshot=2", "task.max_gen_toks=1")
+    for sample in evaluate(job_of(*own), lambda *_: None).samples:
+        assert sample.prompt.startswith("\n\n".join(shot.text for shot in sample.shots))
+
+
+def test_dropping_shots_does_not_move_lm_evals_draw_for_later_documents(gsm8k):
+    own = ("task=gsm8k", f"task.data={gsm8k}", "fewshot=harness", "task.num_fewshot=3", "task.max_gen_toks=1")
+    rows = [json.loads(line) for line in (gsm8k / "test.jsonl").read_text().splitlines()]
+    write_jsonl(gsm8k / "test.jsonl", [{**rows[0], "question": rows[0]["question"] * 6}, *rows[1:]])
+    plain = evaluate(job_of(*own, "model.max_length=200"), lambda *_: None).samples
+    fewer = evaluate(job_of(*own, "model.max_length=200", "on_truncation=drop_shots"), lambda *_: None).samples
+    assert ["truncated" in s.flags for s in plain] == [True, False, False, False]
+    assert fewer[0].flags[0] == "dropped_shots"
+    assert fewer[0].shots == plain[0].shots[: len(fewer[0].shots)]
+    assert [s.shots for s in fewer[1:]] == [s.shots for s in plain[1:]]
+
+
+def test_shots_from_a_file_or_another_split_need_no_train_split(gsm8k, tmp_path):
+    (gsm8k / "train.jsonl").rename(gsm8k / "dev.jsonl")
+    own = ("task=gsm8k", f"task.data={gsm8k}", "task.num_fewshot=2")
+    with pytest.raises(BadInput, match=r"train.jsonl is missing"):
+        shots(*own)
+    assert len(shots(*own, "fewshot.split=dev")) == 2
+    assert len(shots(*own, "fewshot=file", f"fewshot.path={gsm8k / 'dev.jsonl'}")) == 2
 
 
 def test_words_that_begin_every_answer_stand_in_the_shots_too(gsm8k):

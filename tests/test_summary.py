@@ -182,3 +182,9 @@ def test_alarms_of_a_kind_are_one_line_the_worst():
         for (d, r), n in zip(runs[:2], counts, strict=True)
     ]
     assert summarise(runs).warnings == ("9 of 60 were cut (the worst of 2 runs with such, of 3)",)
+
+
+def test_alarms_of_a_run_as_a_whole_are_all_told():
+    runs = [record(0.5, "model=hf", f"model.pretrained={m}") for m in "ab"]
+    runs = [(d, replace(r, alarms=[Alarm("no_template", f"{d[-1]} has a template")])) for d, r in runs]
+    assert summarise(runs).warnings == ("a has a template", "b has a template")

@@ -16,7 +16,7 @@ WORST = 5  # documents that an alarm names
 _FLAGS = {
     "truncated": "prompts of {task} were cut from the left to fit the model: up to {tokens} tokens and {shots} shots",
     "dropped_shots": "prompts of {task} were given fewer shots to fit the model: up to {shots} fewer",
-    "fewer_shots": "documents of {task} are among the examples of fewshot.path themselves, and got one fewer",
+    "fewer_shots": "documents of {task} got fewer shots: they are in the pool themselves, which then is too small",
     "leaked": "documents of {task} were shown themselves, answer and all, among their shots",
     "near_copy": "documents of {task} were shown a near copy of themselves among their shots",
     "double_bos": "prompts of {task} begin with two begin tokens (BOS)",
@@ -120,11 +120,20 @@ def _templates(job: JobConfig, identity: dict[str, Any]) -> list[Alarm]:
     if identity.get("chat_template_hash") and not job.model.apply_chat_template:
         line = f"{model} has a chat template and runs without it; model.apply_chat_template=true applies it"
         return [Alarm("no_template", line)]
-    own = identity.get("template_system_prompt")
-    if job.model.apply_chat_template and not job.prompt.system and own:
+    if not job.model.apply_chat_template:
+        return []
+    found = []
+    own, always = identity.get("template_system_prompt"), identity.get("template_system_text")
+    if own and not job.prompt.system:
         line = f"the chat template of {model} inserts a system prompt of its own: '{own}'"
-        return [Alarm("template_prompt", line)]
-    return []
+        found.append(Alarm("template_prompt", line))
+    if always and not (own and not job.prompt.system):
+        line = f"the chat template of {model} adds a text of its own to every system prompt: '{always}'"
+        found.append(Alarm("template_text", line))
+    if identity.get("template_has_date"):
+        line = f"the chat template of {model} can write today's date: its prompts may differ from day to day"
+        found.append(Alarm("template_date", line))
+    return found
 
 
 def _rounding(job: JobConfig, lm: Any) -> list[Alarm]:

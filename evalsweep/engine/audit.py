@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 from collections.abc import Callable
 from dataclasses import asdict, replace
-from typing import Any
 
 import torch
 
@@ -29,9 +28,8 @@ def audit(job: JobConfig, name: str, progress: Progress) -> Audit:
     if job.task.limit is None:
         job = replace(job, task=replace(job.task, limit=max(1, DOCUMENTS // len(tasks.build(job).tasks))))
     itself = evaluate(job, _told(progress, "the run itself"))
-    lm = models.load(job.model, job.seed).lm
     first = itself.samples[0]
-    tokens = _tokens(lm, itself) if job.model.kind != "server" else []
+    tokens, prompt = _as_it_arrives(job, itself)
     differences, skipped = [], {}
     for condition, repeat in _conditions(job, itself).items():
         try:
@@ -46,7 +44,7 @@ def audit(job: JobConfig, name: str, progress: Progress) -> Audit:
         metric=itself.headline,
         score=itself.metrics[itself.headline],
         documents=len(itself.samples),
-        prompt=str(lm.tok_decode(tokens, skip_special_tokens=False)) if tokens else first.prompt,
+        prompt=prompt,
         tokens=tokens,
         shots=first.shots,
         decoding=itself.decoding,
@@ -108,10 +106,14 @@ def _check_room(itself: Evaluation) -> None:
         raise _Skipped(f"needs {needed / 2**30:.0f} GiB, and the GPU has {total / 2**30:.0f}")
 
 
-def _tokens(lm: Any, itself: Evaluation) -> list[int]:
-    """The ids that reach the model for the first document's prompt, after any cut."""
+def _as_it_arrives(job: JobConfig, itself: Evaluation) -> tuple[list[int], str]:
+    """Ids and text that reach the model for the first document, after any cut; no ids where a server counts them."""
     sample = itself.samples[0]
-    return list(lm.tok_encode(sample.prompt))[sample.lost.get("tokens", 0) :]
+    if job.model.kind == "server":
+        return [], sample.prompt
+    lm = models.load(job.model, job.seed).lm  # not kept: in float32 it needs the room
+    tokens = list(lm.tok_encode(sample.prompt))[sample.lost.get("tokens", 0) :]
+    return tokens, str(lm.tok_decode(tokens, skip_special_tokens=False))
 
 
 def _difference(condition: str, itself: Evaluation, again: Evaluation) -> Difference:
@@ -124,7 +126,9 @@ def _difference(condition: str, itself: Evaluation, again: Evaluation) -> Differ
         answers=len(answers),
         texts=sum(a != b for a, b in answers) if generated else None,
         documents=len(pairs),
-        scores=sum(x.scores.get(metric) != y.scores.get(metric) for x, y in pairs),
+        scores=sum(x.scores[metric] != y.scores[metric] for x, y in pairs)
+        if metric in itself.samples[0].scores
+        else None,
         mean=again.metrics[itself.headline] - itself.metrics[itself.headline],
         largest=None if generated else max(abs(a - b) for a, b in answers),
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from evalsweep.config import DecodingConfig, ModelConfig
 from evalsweep.engine import embedded
 from evalsweep.engine.generation import TOLERANCE, TOLERANCE_16_BITS, WARPERS, Generator, Request, Rounding, Settings
 from evalsweep.engine.noise import STREAM
-from evalsweep.engine.requests import sample_numbers
+from evalsweep.engine.requests import ENDED, sample_numbers
 from evalsweep.errors import BadInput, first_line
 from evalsweep.provenance import files_hash, value_hash
 
@@ -54,6 +55,7 @@ class Transformers(HFLM):
     AUTO_MODEL_CLASS: Any
     seed: int = 0
     tolerance: float | None = None
+    _checked: bool = False  # that the model's batches agree with its rows alone
     declares_bos: bool = False  # whether the tokenizer's configuration says that it puts a begin token
 
     def begin(self, seed: int, batch_size: int, tolerance: float | None) -> None:
@@ -69,14 +71,16 @@ class Transformers(HFLM):
         for i, request in enumerate(requests):
             alike.setdefault(repr(request.args[1]), []).append(i)
         samples = sample_numbers(requests)
+        tokens: dict[str, tuple[int, ...]] = {}
         for positions in alike.values():
             settings = self._settings(requests[positions[0]].args[1])
             longest = self.max_length - settings.max_gen_toks
             wanted = []
             for i in positions:
                 prompt = requests[i].args[0]
-                tokens = tuple(self.tok_encode(prompt, left_truncate_len=longest))
-                wanted.append(Request(prompt, tokens, samples[i], i))
+                if prompt not in tokens:
+                    tokens[prompt] = tuple(self.tok_encode(prompt)) or (self.prefix_token_id,)
+                wanted.append(Request(prompt, tokens[prompt][-longest:], samples[i], i))
             self._generate(wanted, settings, requests, answers)
         return answers
 
@@ -85,12 +89,16 @@ class Transformers(HFLM):
     ) -> None:
         def tell(request: Request, new: list[int], ended: str) -> None:
             instance = requests[request.position]
-            text = postprocess_generated_text(self.tok_decode(new), list(settings.stop), None)
+            shown = new[:-1] if ended == ENDED else new  # an end token need not be one that decoding leaves out
+            text = postprocess_generated_text(self.tok_decode(shown), list(settings.stop), None)
             answers[request.position] = text
             self.ended[instance.task_name, instance.doc_id, request.sample] = ended
             self.cache_hook.add_partial("generate_until", instance.args, text)
 
         generator = Generator(self.model, self._with_special_tokens, self.tokenizer.pad_token_id, self.rounding)
+        if not self._checked:
+            generator.check(self.tok_encode("The quick brown fox jumps over the lazy dog. Answer: 12"))
+            self._checked = True
         generator.generate(wanted, settings, self.batch_size_per_gpu, tell)
 
     def _with_special_tokens(self, tokens: list[int]) -> str:
@@ -99,7 +107,7 @@ class Transformers(HFLM):
     def _settings(self, asked: dict[str, Any]) -> Settings:
         """The settings of a request, each of which acts or is refused; noted in `sent`."""
         asked = dict(asked)
-        stop = [asked["until"]] if isinstance(asked["until"], str) else list(asked["until"])
+        stop = [asked["until"]] if isinstance(asked["until"], str) else list(asked["until"] or [])
         neutral = {**asdict(DecodingConfig()), "temperature": 0.0, "max_gen_toks": 0, "until": []}
         if unknown := sorted(set(asked) - set(neutral)):
             raise BadInput(f"generation setting {unknown[0]}", "is not one that evalsweep's generator has")
@@ -218,25 +226,42 @@ def load(model: ModelConfig) -> tuple[LM, dict[str, Any]]:
         "device": str(lm.device),
         "max_length": lm.max_length,
         "chat_template_hash": value_hash(template) if template else None,
-        "template_system_prompt": _own_system_prompt(lm.tokenizer) if template else None,
+        **(_own_system_text(lm.tokenizer) if template else {}),
         "tokenizer_hash": value_hash(lm.tokenizer.get_vocab()),
         "cuda": torch.version.cuda,
     }
     return lm, identity
 
 
-def _own_system_prompt(tokenizer: Any) -> str | None:
-    """The system prompt that a chat template inserts where none is given; None where it inserts none."""
+def _own_system_text(tokenizer: Any) -> dict[str, Any]:
+    """What a chat template says of its own.
+
+    `template_system_prompt`: the system prompt that it inserts where none is given; `template_system_text`: what it
+    adds to any; `template_has_date`: whether it can write the day's date.
+    """
     said, user = "EVALSWEEP SYSTEM", [{"role": "user", "content": "EVALSWEEP USER"}]
+    dated = {"template_has_date": "strftime_now" in str(tokenizer.chat_template)}
     try:
         bare = tokenizer.apply_chat_template(user, tokenize=False)
         given = tokenizer.apply_chat_template([{"role": "system", "content": said}, *user], tokenize=False)
     except (jinja2.TemplateError, ValueError):
-        return None  # a template that takes no system message, or not this conversation
+        return dated  # a template that takes no system message, or not this conversation
     before, found, after = given.partition(said)
-    if not found or not (bare.startswith(before) and bare.endswith(after)):
-        return None
-    return str(bare[len(before) : len(bare) - len(after)]).strip() or None
+    added = _words(before, tokenizer)
+    inserted = None
+    if found and bare.startswith(before) and bare.endswith(after):
+        inserted = str(bare[len(before) : len(bare) - len(after)]).strip()
+    return {"template_system_prompt": inserted or None, "template_system_text": added or None, **dated}
+
+
+def _words(text: str, tokenizer: Any) -> str:
+    """A template's text without its marks and the names of roles; empty where nothing is said."""
+    for mark in (*tokenizer.all_special_tokens, *tokenizer.get_added_vocab()):
+        text = text.replace(mark, " ")
+    rest = [
+        w for w in re.findall(r"[A-Za-z]{2,}", text) if w.lower() not in ("system", "user", "inst", "sys", "im_start")
+    ]
+    return " ".join(text.split()) if len(rest) > 1 else ""
 
 
 def _embedded() -> str:

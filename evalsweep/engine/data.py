@@ -59,7 +59,7 @@ def columns_of(task: Mapping[str, Any]) -> list[str]:
     found: dict[str, None] = {}
     for key in ("doc_to_text", "doc_to_target", "doc_to_choice"):
         template = task.get(key)
-        if not isinstance(template, str):
+        if not isinstance(template, str) or "is defined" in template:  # it does with what is there
             continue
         if "{" not in template:
             # lm_eval takes a bare word for a column, and for literal text where no such column is: the silent case

@@ -18,6 +18,7 @@ from transformers import DynamicCache
 
 from evalsweep.engine.noise import gumbel, stream_key
 from evalsweep.engine.requests import CAPPED, ENDED, STOPPED
+from evalsweep.errors import BadInput
 
 # Two logits closer than this, in logits, are a near-tie, which batches of different shapes may decide differently.
 # Measured on the embedded model between batch shapes: differences move by at most 4e-5 in float32. In 16 bits they move
@@ -78,7 +79,14 @@ class Generator:
         self.rounding = rounding
         self._known = set(inspect.signature(model.forward).parameters)
         # transformers renames the argument, model by model, and warns of the old name
-        self._cache = "cache" if "cache" in self._known else "past_key_values"
+        names = [n for n in ("cache", "past_key_values", "cache_params") if n in self._known]
+        if not names:
+            raise BadInput(
+                type(model).__name__,
+                "keeps its state in a way that evalsweep's generator does not know; tasks of log-likelihoods work",
+                "task=mmlu",
+            )
+        self._cache = names[0]
 
     def generate(
         self,
@@ -94,27 +102,54 @@ class Generator:
 
         Errors: torch.OutOfMemoryError where a single row does not fit.
         """
-        pending = list(requests)
+        bunches = list(_bunches(requests, rows))
         with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:
-            while pending:
-                bunch = next(_bunches(pending, rows))
+            while bunches:
                 finished: list[_Row] = []
                 full = False
                 try:
-                    self._answer(bunch, settings, rows, finished, pool)
+                    self._answer(bunches[0], settings, rows, finished, pool)
                 except torch.OutOfMemoryError:
                     if rows == 1:
                         raise
                     full = True
-                if full:  # outside of the handler, whose traceback holds the tensors
-                    rows //= 2
-                    self.rounding.smallest_batch = rows
-                    if torch.cuda.is_available():
-                        torch.cuda.empty_cache()
                 for row in finished:
                     tell(row.request, row.new, row.ended)
+                if not full:
+                    bunches = bunches[1:]
+                    continue
+                # outside of the handler, whose traceback holds the tensors
+                rows //= 2
+                self.rounding.smallest_batch = rows
+                if torch.cuda.is_available():
+                    torch.cuda.empty_cache()
                 done = {id(row.request) for row in finished}
-                pending = [r for r in pending if id(r) not in done]
+                left = [r for bunch in bunches for group in bunch for r in group if id(r) not in done]
+                bunches = list(_bunches(left, rows))
+
+    @torch.inference_mode()
+    def check(self, tokens: Sequence[int]) -> None:
+        """Compare a padded batch that goes on from its cache with rows alone without one, on two prompts of `tokens`.
+
+        Some architectures keep a state that padding or a batch disturbs, and say nothing.
+
+        Errors: BadInput where the logits differ by more than rounding can.
+        """
+        long, short = list(tokens), list(tokens[len(tokens) // 2 :])
+        cache, mask, logits = self._prefill([long, short])
+        best = logits.argmax(-1)
+        mask = torch.cat([mask, torch.ones(2, 1, dtype=mask.dtype)], 1)
+        batch = self._logits(best[:, None], mask, cache)
+        for row, prompt in enumerate((long, short)):
+            alone = self._logits(torch.tensor([[*prompt, int(best[row])]]), None, None)[0]
+            moved = float((batch[row] - alone).abs().max() / alone.std())
+            if not moved < (0.01 if self.model.dtype == torch.float32 else 0.5):
+                raise BadInput(
+                    type(self.model).__name__,
+                    f"gives other logits in a batch than alone (by {moved:.1g} of their spread): it keeps its state in "
+                    "a way that evalsweep's generator cannot batch; tasks of log-likelihoods work",
+                    "task=mmlu",
+                )
 
     @torch.inference_mode()
     def _answer(
@@ -131,7 +166,7 @@ class Generator:
         for n, part in enumerate(slices):
             cache = prefilled if n == len(slices) - 1 else copy.deepcopy(prefilled)
             index = torch.tensor([i for i, _ in part])
-            cache.batch_select_indices(index.to(self.model.device))
+            cache.reorder_cache(index)  # each layer takes it to its own device
             alive = [_Row(r, stream_key(settings.seed, r.prompt, r.sample)) for _, r in part]
             self._grow(alive, cache, mask[index], logits[index], settings, finished, pool)
 
@@ -169,7 +204,7 @@ class Generator:
                 return
             if len(staying) < len(alive):
                 index = torch.tensor(staying)
-                cache.batch_select_indices(index.to(self.model.device))
+                cache.reorder_cache(index)  # each layer takes it to its own device
                 mask, alive, tokens = mask[index], [alive[r] for r in staying], [tokens[r] for r in staying]
             mask = torch.cat([mask, torch.ones(len(mask), 1, dtype=mask.dtype)], 1)
             noise = _noise_ahead(pool, alive, step + 1, settings, logits.shape[-1])  # while the model computes
@@ -194,15 +229,15 @@ class Generator:
         self, alive: Sequence[_Row], logits: torch.Tensor, settings: Settings, noise: list[Future[np.ndarray]]
     ) -> list[int]:
         drawn: list[torch.Tensor | None] = [torch.from_numpy(n.result()) for n in noise] or [None] * len(alive)
-        scores = _scores(alive, logits, settings, drawn)
+        scores, edges = _scores(alive, logits, settings, drawn)
         best: list[int]
         best, second = (t.tolist() for t in scores.topk(2).indices.T)
         unit = settings.temperature or 1.0  # scores are in logits / temperature
         for r, row in enumerate(alive):
             gap = unit * float(scores[r, best[r]] - scores[r, second[r]])
-            if not gap < settings.tolerance:
+            if not (gap < settings.tolerance or edges[r]):
                 continue
-            own = _scores([row], self._alone(row), settings, [drawn[r]])[0]
+            own = _scores([row], self._alone(row), settings, [drawn[r]])[0][0]
             moved = abs(unit * float(own[best[r]] - own[second[r]]) - gap)
             self.rounding.near_ties += 1
             if math.isfinite(moved):
@@ -232,22 +267,50 @@ class Generator:
 
 def _scores(
     alive: Sequence[_Row], logits: torch.Tensor, settings: Settings, noise: Sequence[torch.Tensor | None]
-) -> torch.Tensor:
-    """What the next token is the largest of: logits when greedy, else logits / temperature, warped, plus noise."""
+) -> tuple[torch.Tensor, list[bool]]:
+    """What the next token is the largest of: logits when greedy, else logits / temperature, warped, plus noise.
+
+    Beside it, for each row, whether a token at the edge of what warpers cut off decides.
+    """
     for name in ("repetition_penalty", "no_repeat_ngram_size"):
         if name in settings.warpers:
             # row by row, on its own tokens: padding would be penalised with the rest
             process = WARPERS[name](settings.warpers[name])
             rows = [torch.tensor([[*row.request.tokens, *row.new]]) for row in alive]
             logits = torch.cat([process(ids, logits[r : r + 1].clone()) for r, ids in enumerate(rows)])
-    scores = logits.double()
+    whole = logits.double()
     if not settings.temperature:
-        return scores
-    scores = scores / settings.temperature
+        return whole, [False] * len(alive)
+    whole = whole / settings.temperature
+    kept = whole
     for name, make in WARPERS.items():
         if name in settings.warpers and name not in ("repetition_penalty", "no_repeat_ngram_size"):
-            scores = make(settings.warpers[name])(None, scores)
-    return scores + torch.stack([n for n in noise if n is not None])
+            kept = make(settings.warpers[name])(None, kept)
+    drawn = torch.stack([n for n in noise if n is not None])
+    return kept + drawn, _at_the_edge(whole, kept, drawn, settings)
+
+
+def _at_the_edge(whole: torch.Tensor, kept: torch.Tensor, drawn: torch.Tensor, settings: Settings) -> list[bool]:
+    """For each row, whether the choice hangs on a token that rounding may let in, or out, of what warpers keep.
+
+    All warpers but typical_p keep the likeliest tokens. The last of these and the first that is cut off are at the
+    edge, with all that are within the tolerance of them; typical_p has no such order, and each of its tokens counts.
+    """
+    if "typical_p" in settings.warpers:
+        return [True] * len(whole)
+    out = torch.isinf(kept)
+    if not bool(out.any()):
+        return [False] * len(whole)
+    inf, near = torch.inf, settings.tolerance / settings.temperature
+    last = whole.masked_fill(out, inf).amin(-1, keepdim=True)
+    first = whole.masked_fill(~out, -inf).amax(-1, keepdim=True)
+    chosen = (kept + drawn).argmax(-1, keepdim=True)
+    at = whole.gather(-1, chosen)
+    may_leave = (at <= torch.maximum(last, first + near)).squeeze(-1)
+    may_enter = out & (whole >= torch.minimum(first, last - near))
+    rivals = (whole + drawn).masked_fill(~may_enter, -inf).amax(-1)
+    found: list[bool] = (may_leave | (rivals > (kept + drawn).gather(-1, chosen).squeeze(-1))).tolist()
+    return found
 
 
 # In the order in which transformers applies them.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -35,6 +36,7 @@ def load(model: ModelConfig, seed: int) -> Loaded:
     key = json.dumps(shared, sort_keys=True)
     if key not in _resident:
         _resident.clear()
+        gc.collect()  # a model's parts refer to each other, and the next one needs the room
         _resident[key] = Loaded(*causal.load(model))
     loaded = _resident[key]
     loaded.lm.begin(seed, model.batch_size, model.tie_tolerance)

@@ -35,15 +35,16 @@ _NUMBER = re.compile(
     (?P<sign>[-+])?\s?
     (?:[$€£¥₹]\s?)?
     (?P<sign2>[-+])?
-    (?P<number>{_PLAIN})
+    (?P<number>(?:{_PLAIN})(?:[eE][-+]?\d{{1,3}}(?!\w))?)
     (?:\s?/\s?(?P<below>\d+)|\s(?P<above>\d+)/(?P<of>\d+))?   # 1/3, and 2 1/3
     """,
     re.VERBOSE,
 )
 # What makes a number part of something else: a range or difference, a time or ratio, another fraction, a bare comma
 _PART = re.compile(
-    r"(?:\s?[-\u2013\u2014]\s?[$€£¥₹]?\d|:\d|/\d|,\d|\.\d|(?:st|nd|rd|th)\b|\s?to\s[$€£¥₹]?\d)", re.IGNORECASE
+    r"(?:\s?[-\u2013\u2014]\s?[$€£¥₹]?\d|\^|:\d|/\d|,\d|\.\d|(?:st|nd|rd|th)\b|\s?to\s[$€£¥₹]?\d)", re.IGNORECASE
 )
+_SUM = re.compile(r"\d\s*[*x\u00d7\u00b7+]\s*[$€£¥₹]?\d")
 _PART_BEFORE = re.compile(r"(?:\d\s?[-\u2013\u2014]\s?[$€£¥₹]?|\d\s?to\s[$€£¥₹]?)$")
 
 
@@ -88,6 +89,7 @@ def _plain(text: str) -> str:
     text = re.sub(r"\\(?:text|mathrm|mathbf|textbf)\s*\{([^{}]*)\}", r" \1", text)
     text = text.replace("{,}", ",").replace("\\%", "%").replace("\\$", "$")
     text = re.sub(r"\\[,!;: ]|\\[()\[\]]|~", "", text)
+    text = re.sub(r"\^\s*\{(-?\d+)\}", r"^\1", text)
     text = re.sub(r"\*\*|__|`", "", text)
     return re.sub(r"\$([^$\n]*)\$", r" \1 ", text)  # LaTeX's $...$, not currency, which stands alone
 
@@ -107,8 +109,8 @@ def _after(text: str, marker: re.Match[str]) -> str:
 
 def _first(text: str) -> Fraction | None:
     """The number of a marked answer: after the last `=`, else the first."""
-    tail = text.rpartition("=")[2]
-    for part in (tail, text):
+    head, _, tail = text.rpartition("=")
+    for part in (head, text) if _SUM.search(tail) else (tail, text):  # "12 = 3*4" ends with how, not with what
         if numbers := _numbers(part):
             return numbers[0]
         if part.strip() and any(c.isdigit() for c in part):

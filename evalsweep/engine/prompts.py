@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -9,7 +10,6 @@ from lm_eval.models.huggingface import HFLM
 
 from evalsweep.engine.shots import Shots
 from evalsweep.errors import BadInput
-from evalsweep.provenance import value_hash
 from evalsweep.record import Shot
 
 
@@ -23,39 +23,42 @@ class Prompt:
 
 
 class Prompts:
-    """Stands around the making of a task's prompts: tells the sampler whose turn it is, and notes what came of it."""
+    """Stands around the making of a task's prompts: tells the sampler whose turn it is, and notes what came of it.
+
+    `made` holds what is known by the documents' numbers.
+    """
 
     def __init__(self, task: Any, lm: Any, on_truncation: str) -> None:
         self.task = task
-        self.lm = lm
         self.on_truncation = on_truncation
-        self.made: dict[str, Prompt] = {}
-        self._texts: dict[str, Any] = {}
+        self.made: dict[int, Prompt] = {}
+        self.tokens = Tokens(lm)
+        self._texts: dict[int, Any] = {}
+        self._latest = Prompt()
         self._kept = False
-        tokenizer = lm.tokenizer if isinstance(lm, HFLM) else None
-        self._bos = getattr(tokenizer, "bos_token_id", None)
-        self._wants_bos = False
-        if tokenizer is not None and self._bos is not None:
-            # said in its configuration (which transformers does not always heed), or done
-            self._wants_bos = lm.declares_bos or list(tokenizer("a")["input_ids"])[:1] == [self._bos]
-        self._make = task.fewshot_context
-        task.fewshot_context = self._fewshot_context
+        self._make, self._request = task.fewshot_context, task.construct_requests
+        task.fewshot_context, task.construct_requests = self._fewshot_context, self._construct_requests
 
     def keep(self) -> None:
         """From now on the prompts are given as they were made."""
         self._kept = True
 
-    def of(self, doc: dict[str, Any]) -> Prompt:
-        return self.made.get(value_hash(doc), Prompt())
+    def _construct_requests(self, doc: dict[str, Any], ctx: Any, **kwargs: Any) -> Any:
+        """In place of the task's own method of that name, which is told the document's number."""
+        number = kwargs["metadata"][1]
+        if self._kept:
+            ctx = self._texts[number]
+        else:
+            self._texts[number], self.made[number] = ctx, self._latest
+        return self._request(doc=doc, ctx=ctx, **kwargs)
 
     def _fewshot_context(self, doc: dict[str, Any], num_fewshot: int, **kwargs: Any) -> Any:
         """In place of the task's own method of that name."""
-        key = value_hash(doc)
         if self._kept:
-            return self._texts[key]
+            return ""
         sampler = self.task.sampler if isinstance(getattr(self.task, "sampler", None), Shots) else None
         if sampler is not None:
-            sampler.scored, sampler.given = doc, []
+            sampler.begin(doc)
         prompt = self._make(doc, num_fewshot=num_fewshot, **kwargs)
         flags: list[str] = []
         lost: dict[str, int] = {}
@@ -63,63 +66,95 @@ class Prompts:
         if over > 0 and self.on_truncation == "error":
             raise BadInput(
                 "on_truncation=error",
-                f"the prompt '{str(prompt)[-60:].strip()}' of {self.task.task_name} is {over} tokens too long for the "
-                "model's length less the answer's",
+                f"the prompt '{' '.join(str(prompt)[-60:].split())}' of {self.task.task_name} is {over} tokens too "
+                "long for the model's length less the answer's",
                 "on_truncation=drop_shots",
             )
-        if over > 0 and self.on_truncation == "drop_shots":
+        if over > 0 and self.on_truncation == "drop_shots" and sampler is not None:
+            sampler.fewer()
             kept = num_fewshot
             while over > 0 and kept > 0:
                 kept -= 1
                 prompt = self._make(doc, num_fewshot=kept, **kwargs)
                 over = self._over(doc, prompt)
-            if sampler is not None and kept == 0:
-                sampler.given = []
+            sampler.given = sampler.given[:kept]
             flags, lost = ["dropped_shots"], {"tokens": 0, "shots": num_fewshot - kept}
-        shots = [sampler.shot(i) for i in sampler.given] if sampler is not None else []
+        given = sampler.given if sampler is not None else []
         if over > 0:
-            flags, lost = [*flags, "truncated"], {"tokens": over, "shots": self._cut_off(prompt, over, shots)}
-        elif sampler is not None and len(shots) < num_fewshot and not flags:
+            cut = self._cut_off(prompt, over, [sampler.pieces(i) for i in given] if sampler is not None else [])
+            flags, lost = [*flags, "truncated"], {"tokens": over, "shots": lost.get("shots", 0) + cut}
+        elif sampler is not None and len(given) < num_fewshot and not flags:
             flags = ["fewer_shots"]
-        if sampler is not None and shots:
+        if sampler is not None and given:
             flags += sampler.copies(doc)
-        flags += self._begin_tokens(prompt)
-        self.made[key] = Prompt(shots, flags, lost)
-        self._texts[key] = prompt
+        flags += self.tokens.begin_flags(prompt[0] if isinstance(prompt, list) else prompt, cut=over > 0)
+        self._latest = Prompt([sampler.shot(i) for i in given] if sampler is not None else [], flags, lost)
         return prompt
 
     def _over(self, doc: dict[str, Any], prompt: Any) -> int:
-        """By how many tokens the prompt is too long, so that lm_eval cuts it from the left; unknown for servers."""
-        if not isinstance(self.lm, HFLM) or not isinstance(prompt, str):
+        """By how many tokens the prompt is too long, so that lm_eval cuts it from the left; 0 where that is unknown."""
+        kind, config = self.task.OUTPUT_TYPE, self.task.config
+        if self.tokens.length is None or kind == "loglikelihood_rolling":  # which goes through a text window by window
             return 0
-        if self.task.OUTPUT_TYPE == "generate_until":
-            room = self.lm.max_length - self.task.config.generation_kwargs["max_gen_toks"]
-            return len(self.lm.tok_encode(prompt)) - int(room)
-        if self.task.OUTPUT_TYPE == "loglikelihood_rolling":
-            return 0  # goes through a long text window by window
-        choices = self.task.doc_to_choice(doc) if self.task.config.doc_to_choice else [self.task.doc_to_target(doc)]
-        longest = max(map(str, choices), key=len)
-        whole = self.lm.tok_encode(f"{prompt}{self.task.config.target_delimiter}{longest}")
-        return len(whole) - int(self.lm.max_length) - 1
+        if kind == "generate_until":
+            return self.tokens.over([prompt], self.tokens.length - int(config.generation_kwargs["max_gen_toks"]))
+        if isinstance(prompt, list):  # a context for each choice, and one ending for all
+            ends = [self.task.doc_to_target(doc)]
+        else:
+            ends = self.task.doc_to_choice(doc) if config.doc_to_choice else [self.task.doc_to_target(doc)]
+        contexts = prompt if isinstance(prompt, list) else [prompt]
+        wholes = [f"{context}{config.target_delimiter}{end}" for context in contexts for end in ends]
+        return self.tokens.over(wholes, self.tokens.length + 1)
 
-    def _cut_off(self, prompt: str, over: int, shots: list[Shot]) -> int:
-        """How many whole shots lie in the part that is cut off."""
-        kept = str(self.lm.tok_decode(self.lm.tok_encode(prompt)[over:]))
-        start = len(prompt) - len(kept)
-        ends, place = [], 0
-        for shot in shots:
-            found = prompt.find(shot.text, place)
-            if found < 0:
-                return 0  # a chat template has written the shots in its own way
-            place = found + len(shot.text)
-            ends.append(place)
-        return sum(end <= start for end in ends)
+    def _cut_off(self, prompt: Any, over: int, shots: list[list[str]]) -> int:
+        """How many whole shots lie in the part that is cut off; their pieces stand in the prompt as they are."""
+        if isinstance(prompt, list):
+            prompt = max(prompt, key=len)
+        start = len(prompt) - len(self.tokens.after(prompt, over))
+        place = lost = 0
+        for pieces in shots:
+            for piece in pieces:
+                found = prompt.find(piece, place)
+                place = found + len(piece) if found >= 0 else place
+            lost += place <= start
+        return lost
 
-    def _begin_tokens(self, prompt: Any) -> list[str]:
+
+class Tokens:
+    """Counts a model's tokens, where the model is here or a server's tokenizer and length were given."""
+
+    def __init__(self, lm: Any) -> None:
+        self.length: int | None = None
+        self._encode: Callable[[str], list[int]] = lm.tok_encode if isinstance(lm, HFLM) else lambda _: []
+        self._decode: Callable[[list[int]], str] = lm.tok_decode if isinstance(lm, HFLM) else lambda _: ""
+        self._bos: int | None = None
+        self._wants_bos = False
+        if isinstance(lm, HFLM):
+            self.length = int(lm.max_length)
+            self._bos = lm.tokenizer.bos_token_id
+            # said in its configuration (which transformers does not always heed), or done
+            puts_one = list(lm.tokenizer("a")["input_ids"])[:1] == [self._bos]
+            self._wants_bos = self._bos is not None and (puts_one or getattr(lm, "declares_bos", False))
+        elif getattr(lm, "counted_length", None) is not None:
+            self.length = int(lm.counted_length)
+            self._encode = lambda text: list(lm.tokenizer(text)["input_ids"])
+            self._decode = lambda tokens: str(lm.tokenizer.decode(tokens))
+
+    def over(self, texts: list[str], room: int) -> int:
+        """By how many tokens the longest of the texts exceeds the room; 0 or less where all fit."""
+        # a token is a byte at least, so that short texts need not be counted; two are for begin and end
+        doubtful = [text for text in texts if len(text.encode("utf-8", "surrogatepass")) + 2 > room]
+        return max((len(self._encode(text)) - room for text in doubtful), default=0)
+
+    def after(self, text: str, over: int) -> str:
+        """What is left of a text when so many of its tokens are cut off."""
+        return str(self._decode(self._encode(text)[over:]))
+
+    def begin_flags(self, prompt: str, cut: bool) -> list[str]:
         """Whether the begin token (BOS) comes twice, or not at all where the tokenizer is to put one."""
-        if self._bos is None or not isinstance(prompt, str):
+        if self._bos is None:
             return []
-        tokens = self.lm.tok_encode(prompt[:64])  # the begin is all that counts
+        tokens = [] if cut else self._encode(prompt[:64])  # the begin is all that counts
         if tokens[:2] == [self._bos, self._bos]:
             return ["double_bos"]
         return ["missing_bos"] if self._wants_bos and tokens[:1] != [self._bos] else []

@@ -96,7 +96,7 @@ def samples(
             if row["doc_id"] in seen:
                 continue  # lm_eval repeats the row for each filter
             seen.add(row["doc_id"])
-            prompt = made[name].of(row["doc"])
+            prompt = made[name].made[row["doc_id"]]
             numeric, flags = _numeric(name, row)
             if row["doc_id"] in unparsed and not is_numeric(name):
                 flags.append("unparsed")

@@ -40,6 +40,7 @@ class Completions(LocalCompletionsAPI):
         self.seed = seed
         self.sample = 0
         self.extra_body = dict(extra_body)
+        self.counted_length: int | None = None  # tokens that the model takes, where its tokenizer is here to count them
         self.sent: list[dict[str, Any]] = []
         self.ended: dict[tuple[str, int, int], str] = {}
 
@@ -136,6 +137,8 @@ def connect(model: ModelConfig, seed: int) -> tuple[LM, dict[str, Any]]:
         num_concurrent=model.num_concurrent,
         max_length=model.max_length or DEFAULT_LENGTH,
     )
+    if model.tokenizer and model.max_length:
+        lm.counted_length = model.max_length
     identity = {
         "model": model.pretrained,
         "model_revision": model.revision,

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import difflib
+import functools
 import itertools
 import random
-import re
-import unicodedata
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,27 +13,35 @@ from lm_eval.api.samplers import ContextSampler, FirstNSampler
 
 from evalsweep.config import FewshotConfig
 from evalsweep.engine.data import read_split
+from evalsweep.engine.likeness import SEEN, frame, is_near_copy, normalised
 from evalsweep.errors import BadInput
 from evalsweep.provenance import text_hash, value_hash
 from evalsweep.record import Shot
-
-NEAR = 0.9  # of the words in common order, with the same numbers: the same question in a thin disguise
 
 
 class Shots(ContextSampler):
     """A sampler that remembers, for the document whose prompt is being made, which examples it gave.
 
-    `scored` is that document, which prompts tell; lm_eval itself tells it only where the few-shot split is the test
-    split by name, and so shows documents their own answers elsewhere. `given` holds positions in the pool.
+    Prompts tell it that document with `begin`; lm_eval itself tells it only where the few-shot split is the test split
+    by name, and so shows documents their own answers elsewhere. `given` holds positions in the pool.
     """
 
     def __init__(self, task: Any, pool: Sequence[dict[str, Any]]) -> None:
         super().__init__(list(pool), rnd=0)
         self.task = task
-        self.scored: dict[str, Any] | None = None
+        self.own: str | None = None  # the scored document's question
         self.given: list[int] = []
+        self._again = False
         self._questions: dict[int, str] = {}
         self._shots: dict[int, Shot] = {}
+
+    def begin(self, scored: dict[str, Any]) -> None:
+        """The next shots are for this document."""
+        self.own, self.given, self._again = question(self.task, scored), [], False
+
+    def fewer(self) -> None:
+        """The next shots are the first of those that were given, for the same document."""
+        self._again = True
 
     def sample(
         self,
@@ -44,7 +50,7 @@ class Shots(ContextSampler):
         df: Sequence[dict[str, Any]] | None = None,
         **_: Any,
     ) -> Sequence[dict[str, Any]]:
-        self.given = self.positions(n, eval_doc)
+        self.given = self.given[:n] if self._again else self.positions(n, eval_doc)
         return [self.df[i] for i in self.given]
 
     def positions(self, n: int, left_out: dict[str, Any] | None) -> list[int]:
@@ -63,22 +69,34 @@ class Shots(ContextSampler):
     def shot(self, position: int) -> Shot:
         """The shot at a position of the pool, its text as it stands in a prompt without a chat template."""
         if position not in self._shots:
-            self._shots[position] = Shot(position, _rendered(self.task, self.df[position]))
+            self._shots[position] = Shot(
+                position, "".join(turn.to_text() for turn in _turns(self.task, self.df[position]))
+            )
         return self._shots[position]
 
+    def pieces(self, position: int) -> list[str]:
+        """Question and answer of a shot, as any template writes them."""
+        return [turn.to_text().strip() for turn in _turns(self.task, self.df[position])]
+
     def copies(self, scored: dict[str, Any]) -> list[str]:
-        """What the last shots give away of the scored document: itself (`leaked`), or one like it (`near_copy`)."""
-        own = question(self.task, scored)
-        found = [self.question(position) for position in self.given]
-        flags = ["leaked"] if own in found else []
-        return flags + (["near_copy"] if any(is_near_copy(own, other) for other in found) else [])
+        """What the last shots give away of the scored document: itself, answer and all (`leaked`), or one like it."""
+        own = self.own or ""
+        same = [i for i in self.given if self.question(i) == own]
+        target = str(self.task.doc_to_target(scored))
+        flags = ["leaked"] if any(str(self.task.doc_to_target(self.df[i])) == target for i in same) else []
+        near = (same and not flags) or any(is_near_copy(own, self.question(i), self._frame) for i in self.given)
+        return flags + (["near_copy"] if near else [])
+
+    @functools.cached_property
+    def _frame(self) -> tuple[int, int]:
+        return frame([self.question(i) for i in range(min(SEEN, len(self.df)))])
 
 
 class Pinned(Shots):
     """The first n of an order; where the scored document is among them, the next takes its place.
 
     The order is one for all documents, or, with `seed`, one for each, drawn from the seed and the document's question.
-    A pool of `strict=False` may run out, as a file of exactly n examples does for a document that is one of them.
+    A pool of n examples runs out for a document that is one of them, which then gets fewer.
     """
 
     def __init__(
@@ -87,30 +105,19 @@ class Pinned(Shots):
         pool: Sequence[dict[str, Any]],
         order: Sequence[int] | None = None,
         seed: int | None = None,
-        strict: bool = True,
     ) -> None:
         super().__init__(task, pool)
         self.order = order
         self.seed = seed
-        self.strict = strict
 
     def positions(self, n: int, left_out: dict[str, Any] | None) -> list[int]:
-        own = question(self.task, self.scored) if self.scored is not None else None
-        others = (i for i in self._order(own) if own is None or self.question(i) != own)
-        found = list(itertools.islice(others, n))
-        if len(found) < n and self.strict:
-            raise BadInput(
-                f"task.num_fewshot={n} for {self.task.task_name}",
-                f"the few-shot pool holds {len(self.df)} examples, of which the scored document is left out",
-                f"task.num_fewshot={len(found)}",
-            )
-        return found
+        return list(itertools.islice((i for i in self._order() if self.question(i) != self.own), n))
 
-    def _order(self, own: str | None) -> Iterator[int]:
+    def _order(self) -> Iterator[int]:
         if self.order is not None:
             return iter(self.order)
         drawn = list(range(len(self.df)))
-        _random("document", self.task.task_name, self.seed, own).shuffle(drawn)
+        _random("document", self.task.task_name, self.seed, self.own).shuffle(drawn)
         return iter(drawn)
 
     def set_rnd(self, rnd: int | None) -> Pinned:
@@ -120,16 +127,16 @@ class Pinned(Shots):
 class Harness(Shots):
     """lm_eval's own draw, which depends on the documents before, on the limit and on the number of processes."""
 
-    def __init__(self, task: Any, pool: Sequence[dict[str, Any]], own: ContextSampler) -> None:
+    def __init__(self, task: Any, pool: Sequence[dict[str, Any]], drawer: ContextSampler) -> None:
         super().__init__(task, pool)
-        self.own = own
+        self.drawer = drawer
         self.places = {value_hash(doc): i for i, doc in reversed(list(enumerate(pool)))}
 
     def positions(self, n: int, left_out: dict[str, Any] | None) -> list[int]:
-        return [self.places[value_hash(doc)] for doc in self.own.sample(n, eval_doc=left_out)]
+        return [self.places[value_hash(doc)] for doc in self.drawer.sample(n, eval_doc=left_out)]
 
     def set_rnd(self, rnd: int | None) -> Harness:
-        self.own.set_rnd(rnd)
+        self.drawer.set_rnd(rnd)
         return self
 
 
@@ -177,7 +184,7 @@ def _sampler(task: Any, fewshot: FewshotConfig, pool: list[dict[str, Any]]) -> S
     if not published:
         # A stream for each task and seed: other tasks of a run, and their order, do not move the draw.
         _random("shots", task.task_name, fewshot.seed).shuffle(order)
-    return Pinned(task, pool, order, strict=fewshot.name != "file")
+    return Pinned(task, pool, order)
 
 
 def _random(*key: Any) -> random.Random:
@@ -185,40 +192,18 @@ def _random(*key: Any) -> random.Random:
 
 
 def question(task: Any, doc: dict[str, Any]) -> str:
-    """What a document asks, normalised: letter case, width, spacing and punctuation do not tell two apart.
-
-    A number's point and sign stay. Tasks whose question is not a text are compared by the whole document.
-    """
+    """What a document asks, normalised; tasks whose question is not a text are compared by the whole document."""
     text = task.doc_to_text(doc)
-    if not isinstance(text, str) or not text.strip():
-        text = value_hash(doc)
-    return " ".join(filter(_tells, _WORDS.findall(unicodedata.normalize("NFKC", text).casefold())))
+    return normalised(text if isinstance(text, str) and text.strip() else value_hash(doc))
 
 
-_WORDS = re.compile(r"-?\d+(?:[.,]\d+)*|[^\W\d_]+|(?<=\s)-(?=\s)|[^\s\w-]")
-
-
-def _tells(word: str) -> bool:
-    """Whether a word, number or sign is part of what is asked: signs of arithmetic and currency are, quotes are not."""
-    return word.isalnum() or word[-1].isdigit() or word in ("-", *"*/%#&") or unicodedata.category(word[0])[0] == "S"
-
-
-def is_near_copy(a: str, b: str) -> bool:
-    """Whether two different normalised questions are one but for a few words: same numbers, nearly the same words."""
-    ours, theirs = a.split(), b.split()
-    if a == b or [w for w in ours if w[-1].isdigit()] != [w for w in theirs if w[-1].isdigit()]:
-        return False
-    matcher = difflib.SequenceMatcher(None, ours, theirs, autojunk=False)
-    return matcher.real_quick_ratio() >= NEAR and matcher.ratio() >= NEAR
-
-
-def _rendered(task: Any, doc: dict[str, Any]) -> str:
+def _turns(task: Any, doc: dict[str, Any]) -> list[Any]:
     settings = task.fewshot_cfg
     q = task.doc_to_text(doc, settings.doc_to_text)
     choices: Any = task.doc_to_choice(doc, settings.doc_to_choice) if settings.doc_to_choice else None
     if task.multiple_input:
         q, choices = choices[q], None
-    turns = task.build_qa_turn(
+    turns: list[Any] = task.build_qa_turn(
         q=q,
         c=choices,
         a=task.doc_to_target(doc, settings.doc_to_target),
@@ -226,7 +211,7 @@ def _rendered(task: Any, doc: dict[str, Any]) -> str:
         tgt_delim=settings.target_delimiter,
         few_delim="",
     )
-    return "".join(turn.to_text() for turn in turns)
+    return turns
 
 
 def _choose_split(task: Any, split: str) -> None:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
 import datasets
 import lm_eval
+import lm_eval.utils
+import yaml
 from lm_eval.api.group import Group
 from lm_eval.api.task import ConfigurableTask, Task
 from lm_eval.tasks import TaskManager
@@ -28,6 +30,8 @@ BUNDLED = Path(__file__).parent.parent / "tasks"
 HARNESS = Path(lm_eval.__file__).parent / "tasks"
 # Reading the whole index of lm_eval takes 8 to 24 s; the folder of a task takes milliseconds.
 FOLDERS = {"mmlu": HARNESS / "mmlu" / "default"}
+# lm_eval compiles the same few templates anew for every field of every document, which is most of what a prompt costs.
+lm_eval.utils.env.from_string = lru_cache(maxsize=256)(lm_eval.utils.env.from_string)
 DEFAULT_MAX_GEN_TOKS = 256  # lm_eval's own, stated so that a model's generation_config cannot set another
 
 
@@ -62,6 +66,10 @@ def build(job: JobConfig) -> Built:
         loaded = manager._load_spec(name)
     except BadInput:
         raise
+    except (yaml.YAMLError, TypeError, AttributeError, ValueError) as e:
+        if Path(name).suffix not in (".yaml", ".yml"):
+            raise
+        raise BadInput(f"task.name={name}", f"is no definition of one task of lm_eval ({first_line(e)})") from e
     except (OSError, datasets.exceptions.DatasetsError) as e:
         raise BadInput(
             f"task.name={name}",
@@ -80,6 +88,7 @@ def build(job: JobConfig) -> Built:
     for task in leaves.values():
         _check_kind(task, job)
         shots.pin(task, job.fewshot, job.task.num_fewshot)
+        _check_votes(task)
         if task.OUTPUT_TYPE == "generate_until":
             task.set_config("generation_kwargs", _generation(task.config.generation_kwargs, job))
             task.set_config("repeats", job.task.samples)
@@ -114,7 +123,7 @@ def _generation(own: dict[str, Any] | None, job: JobConfig) -> dict[str, Any]:
     own = own or {}
     aliases = ("max_gen_toks", "max_new_tokens", "max_tokens", "max_completion_tokens")
     length = job.task.max_gen_toks or next((own[k] for k in aliases if own.get(k)), DEFAULT_MAX_GEN_TOKS)
-    return {"until": own.get("until", []), "max_gen_toks": int(length), **decoding_sent(job)}
+    return {"until": own.get("until") or [], "max_gen_toks": int(length), **decoding_sent(job)}
 
 
 @cache
@@ -182,8 +191,12 @@ class _Factory(TaskFactory):
 
     def _local(self, config: dict[str, Any]) -> dict[str, list[dict[str, Any]]] | None:
         """The task's splits from local files; None where they come from the hub."""
-        task, n = config["task"], self.job.task.num_fewshot
+        task, n, fewshot = config["task"], self.job.task.num_fewshot, self.job.fewshot
         wanted = n if n is not None else config.get("num_fewshot") or 0
+        if fewshot.name == "file":
+            wanted = 0  # its examples are all that is needed
+        elif fewshot.split is not None and self.job.task.data:
+            config["fewshot_split"] = fewshot.split
         if self.job.task.data:
             self.source = "local files"
             return data.load(Path(self.job.task.data).expanduser(), config, wanted)
@@ -210,6 +223,10 @@ def _dataset(splits: dict[str, list[dict[str, Any]]], config: dict[str, Any]) ->
     def load(**_: Any) -> datasets.DatasetDict:
         try:
             return datasets.DatasetDict({split: datasets.Dataset.from_list(rows) for split, rows in splits.items()})
+        except UnicodeEncodeError as e:
+            raise BadInput(
+                f"data of {config['task']}", f"holds half a letter, a lone surrogate ({first_line(e)})"
+            ) from e
         except (ValueError, TypeError) as e:  # what pyarrow raises
             raise BadInput(f"data of {config['task']}", f"a column mixes types ({first_line(e)})") from e
 
@@ -224,6 +241,17 @@ def _check_kind(task: Any, job: JobConfig) -> None:
             f"task.name={task.task_name}",
             "is written in Python and sets its own shots and decoding, so that neither can be pinned",
             "task=lm_eval task.name=gsm8k",
+        )
+
+
+def _check_votes(task: Any) -> None:
+    """Refuse tasks that vote over several answers themselves: each answer is scored alone here."""
+    steps = [step.get("function") for f in task.config.filter_list or [] for step in f.get("filter", [])]
+    if "take_first_k" in steps:
+        raise BadInput(
+            f"task.name={task.task_name}",
+            "takes a vote over several answers of its own, and evalsweep scores each answer by itself",
+            "task=gsm8k task.samples=5 temperature=0.7 (maj@5 beside the mean)",
         )
 
 

@@ -80,7 +80,12 @@ def _noise(audit: Audit) -> Table:
     for head in ("texts that differ" if generated else "largest change", "scores that differ", "mean score"):
         table.add_column(head, justify="right")
     for d in audit.differences:
-        table.add_row(escape(d.condition), _change(d), f"{d.scores} of {d.documents}", f"{d.mean:+.4f}")
+        table.add_row(
+            escape(d.condition),
+            _change(d),
+            "-" if d.scores is None else f"{d.scores} of {d.documents}",
+            f"{d.mean:+.4f}",
+        )
     return table
 
 

@@ -1,0 +1,87 @@
+"""The generator on small random models of many architectures: right, or refused in one line."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+import torch
+import transformers as hf
+
+from evalsweep.engine.generation import Generator, Request, Rounding, Settings
+from evalsweep.errors import BadInput
+
+VOCABULARY = 97
+SHAPE = {
+    "vocab_size": VOCABULARY,
+    "hidden_size": 32,
+    "intermediate_size": 64,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "pad_token_id": 0,
+    "bos_token_id": 1,
+    "eos_token_id": 2,
+}
+GPT2 = {"vocab_size": VOCABULARY, "n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": 64, "pad_token_id": 0}
+CONFIGS = {
+    "llama": lambda: hf.LlamaConfig(**SHAPE),
+    "gpt2": lambda: hf.GPT2Config(**GPT2, bos_token_id=1, eos_token_id=2),  # places learned one by one
+    "bloom": lambda: hf.BloomConfig(
+        vocab_size=VOCABULARY, hidden_size=32, n_layer=2, n_head=4, pad_token_id=0
+    ),  # ALiBi
+    "mistral": lambda: hf.MistralConfig(**SHAPE, sliding_window=8),
+    "gemma3": lambda: hf.Gemma3TextConfig(**SHAPE, head_dim=8, sliding_window=8),
+    "qwen3": lambda: hf.Qwen3Config(**SHAPE, head_dim=8),
+    "mamba2": lambda: hf.Mamba2Config(
+        vocab_size=VOCABULARY, hidden_size=32, num_hidden_layers=2, num_heads=8, head_dim=8, state_size=16, n_groups=1
+    ),
+    "lfm2": lambda: hf.Lfm2Config(**SHAPE, layer_types=["conv", "full_attention"]),
+}
+PROMPTS = [tuple(random.Random(n).randrange(3, VOCABULARY) for _ in range(n)) for n in (17, 9, 5, 2, 1)]
+
+
+def model_of(config):
+    torch.manual_seed(0)
+    model = hf.AutoModelForCausalLM.from_config(config).eval()
+    for parameter in model.parameters():
+        if parameter.dim() > 1:
+            parameter.data.normal_(0, 0.25)
+    return model
+
+
+def generated(model, rows, temperature, samples=1):
+    found: dict[tuple[str, int], list[int]] = {}
+    settings = Settings(3, temperature, 12, (), frozenset({2}), 1e-3)
+    generator = Generator(model, lambda tokens: " ".join(map(str, tokens)), 0, Rounding())
+    generator.check(PROMPTS[0])
+    requests = [Request(str(p), p, n, 0) for p in PROMPTS for n in range(samples)]
+    generator.generate(requests, settings, rows, lambda r, new, _: found.__setitem__((r.prompt, r.sample), new))
+    return found
+
+
+@pytest.mark.filterwarnings("ignore")  # kernels that are not installed
+@pytest.mark.parametrize("name", CONFIGS)
+def test_greedy_is_transformers_own_and_samples_do_not_depend_on_the_batch(name):
+    model = model_of(CONFIGS[name]())
+    for prompt in PROMPTS:
+        ids = torch.tensor([prompt])
+        own = model.generate(
+            ids, attention_mask=torch.ones_like(ids), max_new_tokens=12, do_sample=False, pad_token_id=0, eos_token_id=2
+        )
+        new = own[0, len(prompt) :].tolist()
+        assert generated(model, 5, 0.0)[str(prompt), 0] == (new[: new.index(2) + 1] if 2 in new else new)
+    assert generated(model, 1, 1.0, samples=3) == generated(model, 7, 1.0, samples=3)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(
+    "config",
+    [
+        hf.MambaConfig(vocab_size=VOCABULARY, hidden_size=32, num_hidden_layers=2, pad_token_id=0),
+        hf.RecurrentGemmaConfig(**{**SHAPE, "num_hidden_layers": 3}, lru_width=32, attention_window_size=8),
+    ],
+)
+def test_an_architecture_whose_state_cannot_be_batched_is_refused(config):
+    with pytest.raises(BadInput, match=r"keeps its state in a way that evalsweep's generator"):
+        generated(model_of(config), 5, 0.0)
