@@ -10,6 +10,7 @@ from evalsweep.errors import BadInput
 
 MAX_SEED = 2**32 - 1
 CODE_TASKS = ("humaneval", "humaneval_instruct")  # whose answers evalsweep runs
+NUMERIC = "numeric"  # the score of written numbers
 DTYPES = ("auto", "float32", "bfloat16", "float16")
 
 
@@ -117,6 +118,11 @@ def decoding_at(temperature: float) -> dict[str, Any]:
     Errors: none; `temperature` must be finite and not negative (see `parse_temperature`).
     """
     return {"temperature": temperature, "decoding": asdict(DecodingConfig(do_sample=temperature > 0))}
+
+
+def is_numeric(task: str) -> bool:
+    """Whether answers of the task of this name are numbers to be read: GSM8K and its variants."""
+    return task == "gsm8k" or task.startswith("gsm8k_")
 
 
 def is_code(task: str) -> bool:

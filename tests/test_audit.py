@@ -9,9 +9,9 @@ import pytest
 from completions_server import serving
 from conftest import job_of, only
 
-from evalsweep.engine import causal, models
 from evalsweep.engine import evaluate as engine
 from evalsweep.engine.audit import audit
+from evalsweep.engine.models import causal, resident
 from evalsweep.record import Audit, Difference
 from evalsweep.report import audit as page
 
@@ -131,6 +131,6 @@ def test_the_first_model_is_gone_before_float32_is_loaded(monkeypatch):
         return lm, identity
 
     monkeypatch.setattr(causal, "load", load)
-    models._resident.clear()
+    resident._resident.clear()
     found("model.dtype=bfloat16", "task.limit=1")
     assert len(loaded) == 2

@@ -8,8 +8,8 @@ import pytest
 from completions_server import serving
 from conftest import job_of, write_jsonl
 
-from evalsweep.engine import models
 from evalsweep.engine.evaluate import Evaluation, evaluate
+from evalsweep.engine.models import resident
 from evalsweep.errors import BadInput
 from evalsweep.record import Alarm
 
@@ -104,12 +104,12 @@ def test_two_begin_tokens_or_none_are_flagged(model_copy):
     own = ("model=hf", f"model.pretrained={model_copy}")
     assert alarm(found(*own, "model.apply_chat_template=true"), "double_bos").count == 4
     # one that is to put a BOS, and has nothing that does
-    models._resident.clear()  # a folder that changes under a loaded model
+    resident._resident.clear()  # a folder that changes under a loaded model
     (model_copy / "chat_template.jinja").unlink()
     settings = json.loads((model_copy / "tokenizer_config.json").read_text())
     (model_copy / "tokenizer_config.json").write_text(json.dumps(settings | {"add_bos_token": True}))
     without = found(*own, "task.max_gen_toks=1")
-    tokens = models.load(job_of(*own).model, 0).lm.tok_encode(without.samples[0].prompt)
+    tokens = resident.load(job_of(*own).model, 0).lm.tok_encode(without.samples[0].prompt)
     assert tokens[0] != 1, "transformers now heeds add_bos_token"
     assert alarm(without, "missing_bos").count == 4
 
@@ -125,7 +125,7 @@ def test_a_tokenizer_that_puts_its_begin_token_raises_no_alarm(model_copy):
     (model_copy / "tokenizer.json").write_text(json.dumps(tokenizer))
     own = ("model=hf", f"model.pretrained={model_copy}")
     once = found(*own, "task.max_gen_toks=1")
-    assert models.load(job_of(*own).model, 0).lm.tok_encode(once.samples[0].prompt)[0] == 1
+    assert resident.load(job_of(*own).model, 0).lm.tok_encode(once.samples[0].prompt)[0] == 1
     assert not kinds(once) & {"double_bos", "missing_bos"}
     # the template's own BOS is not joined by the tokenizer's
     assert "double_bos" not in kinds(found(*own, "model.apply_chat_template=true"))

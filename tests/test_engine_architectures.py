@@ -8,7 +8,9 @@ import pytest
 import torch
 import transformers as hf
 
-from evalsweep.engine.generation import Generator, Request, Rounding, Settings
+from evalsweep.engine.models.draw import Settings
+from evalsweep.engine.models.generation import Generator, Rounding
+from evalsweep.engine.models.requests import Request
 from evalsweep.errors import BadInput
 
 VOCABULARY = 97

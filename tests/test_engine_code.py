@@ -15,8 +15,8 @@ from completions_server import answering
 from conftest import job_of
 
 from evalsweep import preflight
-from evalsweep.engine import data
 from evalsweep.engine.evaluate import Evaluation, evaluate
+from evalsweep.engine.tasks import data
 from evalsweep.errors import BadInput
 from evalsweep.sandbox import run as sandbox
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 from conftest import job_of, write_jsonl
 
-from evalsweep.engine import data, tasks
+from evalsweep.engine.tasks import data, harness
 from evalsweep.errors import BadInput
 
 
-def build(*overrides: str) -> tasks.Built:
-    return tasks.build(job_of(*overrides))
+def build(*overrides: str) -> harness.Built:
+    return harness.build(job_of(*overrides))
 
 
 def test_gsm8k_from_local_files_is_lm_evals_own_task(gsm8k):
@@ -90,11 +90,11 @@ def test_columns_come_from_the_templates_and_from_bare_names():
 @pytest.fixture
 def mmlu(tmp_path):
     """Two documents and five examples for each of MMLU's subjects; the first subject has four."""
-    manager = tasks._manager("mmlu")
+    manager = harness._manager("mmlu")
     subjects = [
-        tasks.load_yaml(entry.yaml_path)["dataset_name"]
+        harness.load_yaml(entry.yaml_path)["dataset_name"]
         for name, entry in sorted(manager.task_index.items())
-        if entry.yaml_path and "dataset_name" in tasks.load_yaml(entry.yaml_path)
+        if entry.yaml_path and "dataset_name" in harness.load_yaml(entry.yaml_path)
     ]
     assert len(subjects) == 57
     rows = [
@@ -166,7 +166,7 @@ def test_a_headline_that_the_task_does_not_yield_is_refused_before_it_runs(gsm8k
 
 def test_an_unknown_task_of_lm_eval_gets_a_suggestion():
     with pytest.raises(BadInput, match=r"no such task \(did you mean 'hellaswag'\?\)"):
-        tasks.check_name("hellaswg")
+        harness.check_name("hellaswg")
 
 
 def test_a_task_that_votes_itself_is_refused(gsm8k):

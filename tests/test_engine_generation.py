@@ -8,10 +8,11 @@ import torch
 from conftest import job_of
 from scipy import stats
 
-from evalsweep.engine import models
-from evalsweep.engine.generation import Generator, Request, Rounding, Settings
-from evalsweep.engine.noise import gumbel, stream_key
-from evalsweep.engine.requests import CAPPED, ENDED, STOPPED
+from evalsweep.engine.models import resident
+from evalsweep.engine.models.draw import Settings
+from evalsweep.engine.models.generation import Generator, Rounding
+from evalsweep.engine.models.noise import gumbel, stream_key
+from evalsweep.engine.models.requests import CAPPED, ENDED, STOPPED, Request
 
 PROMPTS = [
     "Question: What is 2 + 2?\nAnswer: 4\n\nQuestion: What is 3 + 3?\nAnswer:",
@@ -26,7 +27,7 @@ PROMPTS = [
 @pytest.fixture(scope="module")
 def lm():
     job = job_of()
-    return models.load(job.model, 0).lm
+    return resident.load(job.model, 0).lm
 
 
 def settings(**changes):
@@ -212,7 +213,7 @@ def test_samples_share_one_prefill_and_finished_rows_leave(lm, monkeypatch):
     generator_known = Generator(lm.model, lm._with_special_tokens, 2, Rounding())._known
     monkeypatch.setattr(type(lm.model), "forward", forward)
     monkeypatch.setattr(
-        "evalsweep.engine.generation.inspect.signature", lambda _: type("S", (), {"parameters": generator_known})
+        "evalsweep.engine.models.generation.inspect.signature", lambda _: type("S", (), {"parameters": generator_known})
     )
     found = texts(lm, PROMPTS[:2], samples=4, rows=8, stop=("\n",), tolerance=0.0)
     prefills = [shape for shape in shapes if shape[1] > 1]

@@ -10,7 +10,7 @@ from conftest import SHARED
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evalsweep.engine.numeric import number_of, vote
+from evalsweep.engine.answers.numeric import number_of, vote
 
 HALF, THIRD = Fraction(1, 2), Fraction(1, 3)
 

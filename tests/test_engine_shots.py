@@ -7,17 +7,17 @@ import json
 import pytest
 from conftest import job_of, write_jsonl
 
-from evalsweep.engine import tasks
 from evalsweep.engine.evaluate import evaluate
-from evalsweep.engine.likeness import frame, is_near_copy
-from evalsweep.engine.prompts import Prompt, Prompts
-from evalsweep.engine.shots import question
+from evalsweep.engine.tasks import harness
+from evalsweep.engine.tasks.likeness import frame, is_near_copy
+from evalsweep.engine.tasks.prompts import Prompt, Prompts
+from evalsweep.engine.tasks.shots import question
 from evalsweep.errors import BadInput
 
 
 def made(*overrides: str, document: int = 0) -> tuple[str, Prompt]:
     """The prompt of a document, and what is known of it."""
-    built = tasks.build(job_of(*overrides))
+    built = harness.build(job_of(*overrides))
     (task,) = built.tasks.values()
     prompts = Prompts(task, None, "flag")
     task.build_all_requests()
@@ -141,7 +141,7 @@ def test_the_draw_of_lm_eval_depends_on_the_documents_before_and_says_so(gsm8k):
 def test_the_draw_of_lm_eval_is_lm_evals_own(gsm8k):
     own = ("task=gsm8k", f"task.data={gsm8k}", "fewshot=harness", "task.num_fewshot=3", "task.max_gen_toks=1")
     ours = [s.prompt for s in evaluate(job_of(*own), lambda *_: None).samples]
-    (task,) = tasks.build(job_of(*own)).tasks.values()
+    (task,) = harness.build(job_of(*own)).tasks.values()
     task.sampler = task.sampler.drawer
     task.set_fewshot_seed(1234)
     assert ours == [task.fewshot_context(doc, num_fewshot=3) for doc in task.eval_docs]
@@ -239,7 +239,7 @@ def test_near_copies_share_their_numbers_and_nearly_all_words(a, b, near):
     ],
 )
 def test_what_tells_two_questions_apart_and_what_does_not(gsm8k, a, b, same):
-    (task,) = tasks.build(job_of("task=gsm8k", f"task.data={gsm8k}")).tasks.values()
+    (task,) = harness.build(job_of("task=gsm8k", f"task.data={gsm8k}")).tasks.values()
     normal = [question(task, {"question": text, "answer": ""}) for text in (a, b)]
     assert (normal[0] == normal[1]) is same
 

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from evalsweep.config import JobConfig
-from evalsweep.engine.generation import Rounding
-from evalsweep.engine.tasks import Built
+from evalsweep.engine.models.generation import Rounding
+from evalsweep.engine.tasks.harness import Built
 from evalsweep.record import Alarm, Sample
 
 WORST = 5  # documents that an alarm names

@@ -9,8 +9,9 @@ from dataclasses import asdict, replace
 import torch
 
 from evalsweep.config import JobConfig
-from evalsweep.engine import models, tasks
 from evalsweep.engine.evaluate import Evaluation, evaluate
+from evalsweep.engine.models import resident
+from evalsweep.engine.tasks import harness
 from evalsweep.engine.watch import Progress
 from evalsweep.errors import BadInput, first_line
 from evalsweep.identity import config_hash
@@ -26,7 +27,7 @@ def audit(job: JobConfig, name: str, progress: Progress) -> Audit:
     Errors: BadInput as of `evaluate`.
     """
     if job.task.limit is None:
-        job = replace(job, task=replace(job.task, limit=max(1, DOCUMENTS // len(tasks.build(job).tasks))))
+        job = replace(job, task=replace(job.task, limit=max(1, DOCUMENTS // len(harness.build(job).tasks))))
     itself = evaluate(job, _told(progress, "the run itself"))
     first = itself.samples[0]
     tokens, prompt = _as_it_arrives(job, itself)
@@ -111,7 +112,7 @@ def _as_it_arrives(job: JobConfig, itself: Evaluation) -> tuple[list[int], str]:
     sample = itself.samples[0]
     if job.model.kind == "server":
         return [], sample.prompt
-    lm = models.load(job.model, job.seed).lm  # not kept: in float32 it needs the room
+    lm = resident.load(job.model, job.seed).lm  # not kept: in float32 it needs the room
     tokens = list(lm.tok_encode(sample.prompt))[sample.lost.get("tokens", 0) :]
     return tokens, str(lm.tok_decode(tokens, skip_special_tokens=False))
 

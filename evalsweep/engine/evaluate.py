@@ -15,8 +15,11 @@ from lm_eval.api.model import LM
 from lm_eval.tasks import TaskManager
 
 from evalsweep.config import JobConfig, is_code
-from evalsweep.engine import alarms, code, models, scoring, server, tasks
-from evalsweep.engine.prompts import Prompts
+from evalsweep.engine import alarms
+from evalsweep.engine.answers import code, scoring
+from evalsweep.engine.models import resident, server
+from evalsweep.engine.tasks import harness
+from evalsweep.engine.tasks.prompts import Prompts
 from evalsweep.engine.watch import Progress, watched
 from evalsweep.errors import BadInput
 from evalsweep.provenance import text_hash, value_hash
@@ -48,9 +51,9 @@ def evaluate(job: JobConfig, progress: Progress, backwards: bool = False) -> Eva
         )
     system = job.prompt.system
     progress("reading the task", 0, 1)
-    built = tasks.build(job)
+    built = harness.build(job)
     progress("loading the model", 0, 1)
-    loaded = models.load(job.model, job.seed)
+    loaded = resident.load(job.model, job.seed)
     _check_lengths(built, loaded.lm)
     _check_tokenizer(built, job)
     made = {name: Prompts(task, loaded.lm, job.on_truncation) for name, task in built.tasks.items()}
@@ -99,7 +102,7 @@ def _shots_hash(samples: list[Sample]) -> str | None:
     return value_hash(shots) if shots else None
 
 
-def _run(lm: LM, built: tasks.Built, job: JobConfig, system: str | None) -> dict[str, Any]:
+def _run(lm: LM, built: harness.Built, job: JobConfig, system: str | None) -> dict[str, Any]:
     # Not simple_evaluate: it sets the same seeds, but also asks the hub and git about each run, in vain when offline.
     random.seed(job.seed)
     np.random.seed(job.seed)  # noqa: NPY002  lm_eval's tasks draw from the global generator
@@ -138,7 +141,7 @@ def _key(request: Instance) -> tuple[Any, ...]:
     return request.task_name, request.doc_id, request.idx
 
 
-def _score_each_answer(built: tasks.Built, job: JobConfig, system: str | None) -> list[dict[str, Any]]:
+def _score_each_answer(built: harness.Built, job: JobConfig, system: str | None) -> list[dict[str, Any]]:
     """Results for the first answers, the second answers, and so on: lm_eval itself would score the first alone."""
     answers = {_key(r): list(r.resps) for task in built.tasks.values() for r in task.instances}
     for task in built.tasks.values():
@@ -151,7 +154,7 @@ def _score_each_answer(built: tasks.Built, job: JobConfig, system: str | None) -
     ]
 
 
-def _check_lengths(built: tasks.Built, lm: Any) -> None:
+def _check_lengths(built: harness.Built, lm: Any) -> None:
     for name, task in built.tasks.items():
         length = (task.config.generation_kwargs or {}).get("max_gen_toks", 0)
         if task.OUTPUT_TYPE == "generate_until" and length >= lm.max_length:
@@ -162,7 +165,7 @@ def _check_lengths(built: tasks.Built, lm: Any) -> None:
             )
 
 
-def _check_tokenizer(built: tasks.Built, job: JobConfig) -> None:
+def _check_tokenizer(built: harness.Built, job: JobConfig) -> None:
     if job.model.kind == "server" and not job.model.tokenizer:
         for name, task in built.tasks.items():
             if task.OUTPUT_TYPE != "generate_until":

@@ -12,14 +12,6 @@ from collections import Counter
 from collections.abc import Sequence
 from fractions import Fraction
 
-NUMERIC, FLEXIBLE = "numeric", "exact_match,flexible-extract"
-
-
-def is_numeric(task: str) -> bool:
-    """Whether answers of the task of this name are numbers to be read: GSM8K and its variants."""
-    return task == "gsm8k" or task.startswith("gsm8k_")
-
-
 # A model that does not stop goes on to ask itself the next question.
 _NEXT_QUESTION = re.compile(r"(?:^|\n)\s*(?:question|problem|exercise|q)\b\s*\d*\s*[:.)\n]?", re.IGNORECASE)
 _MARKER = re.compile(

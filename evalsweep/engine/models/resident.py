@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from evalsweep.config import ModelConfig
-from evalsweep.engine import causal, server
+from evalsweep.engine.models import causal, server
 from evalsweep.errors import BadInput
 
 

@@ -16,7 +16,7 @@ from lm_eval.api.model import LM
 from lm_eval.models.openai_completions import LocalCompletionsAPI
 
 from evalsweep.config import ModelConfig
-from evalsweep.engine.requests import CAPPED, ENDED, sample_numbers
+from evalsweep.engine.models.requests import CAPPED, ENDED, sample_numbers
 from evalsweep.errors import BadInput, first_line
 from evalsweep.provenance import text_hash
 

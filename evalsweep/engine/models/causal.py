@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import jinja2
 import torch
 from lm_eval.api.instance import Instance
 from lm_eval.api.model import LM
@@ -16,10 +14,12 @@ from lm_eval.models.utils import postprocess_generated_text
 from transformers.models.auto.tokenization_auto import get_tokenizer_config
 
 from evalsweep.config import DecodingConfig, ModelConfig
-from evalsweep.engine import embedded
-from evalsweep.engine.generation import TOLERANCE, TOLERANCE_16_BITS, WARPERS, Generator, Request, Rounding, Settings
-from evalsweep.engine.noise import STREAM
-from evalsweep.engine.requests import ENDED, sample_numbers
+from evalsweep.engine.models import embedded
+from evalsweep.engine.models.draw import TOLERANCE, TOLERANCE_16_BITS, WARPERS, Settings
+from evalsweep.engine.models.generation import Generator, Rounding
+from evalsweep.engine.models.noise import STREAM
+from evalsweep.engine.models.requests import ENDED, Request, sample_numbers
+from evalsweep.engine.models.template import own_system_text
 from evalsweep.errors import BadInput, first_line
 from evalsweep.provenance import files_hash, value_hash
 
@@ -226,42 +226,11 @@ def load(model: ModelConfig) -> tuple[LM, dict[str, Any]]:
         "device": str(lm.device),
         "max_length": lm.max_length,
         "chat_template_hash": value_hash(template) if template else None,
-        **(_own_system_text(lm.tokenizer) if template else {}),
+        **(own_system_text(lm.tokenizer) if template else {}),
         "tokenizer_hash": value_hash(lm.tokenizer.get_vocab()),
         "cuda": torch.version.cuda,
     }
     return lm, identity
-
-
-def _own_system_text(tokenizer: Any) -> dict[str, Any]:
-    """What a chat template says of its own.
-
-    `template_system_prompt`: the system prompt that it inserts where none is given; `template_system_text`: what it
-    adds to any; `template_has_date`: whether it can write the day's date.
-    """
-    said, user = "EVALSWEEP SYSTEM", [{"role": "user", "content": "EVALSWEEP USER"}]
-    dated = {"template_has_date": "strftime_now" in str(tokenizer.chat_template)}
-    try:
-        bare = tokenizer.apply_chat_template(user, tokenize=False)
-        given = tokenizer.apply_chat_template([{"role": "system", "content": said}, *user], tokenize=False)
-    except (jinja2.TemplateError, ValueError):
-        return dated  # a template that takes no system message, or not this conversation
-    before, found, after = given.partition(said)
-    added = _words(before, tokenizer)
-    inserted = None
-    if found and bare.startswith(before) and bare.endswith(after):
-        inserted = str(bare[len(before) : len(bare) - len(after)]).strip()
-    return {"template_system_prompt": inserted or None, "template_system_text": added or None, **dated}
-
-
-def _words(text: str, tokenizer: Any) -> str:
-    """A template's text without its marks and the names of roles; empty where nothing is said."""
-    for mark in (*tokenizer.all_special_tokens, *tokenizer.get_added_vocab()):
-        text = text.replace(mark, " ")
-    rest = [
-        w for w in re.findall(r"[A-Za-z]{2,}", text) if w.lower() not in ("system", "user", "inst", "sys", "im_start")
-    ]
-    return " ".join(text.split()) if len(rest) > 1 else ""
 
 
 def _embedded() -> str:

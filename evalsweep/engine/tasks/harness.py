@@ -20,13 +20,13 @@ from lm_eval.tasks._factory import TaskFactory
 from lm_eval.tasks._index import Entry
 from lm_eval.tasks._yaml_loader import load_yaml
 
-from evalsweep.config import CODE_TASKS, DecodingConfig, JobConfig, is_code
-from evalsweep.engine import data, shots
-from evalsweep.engine.numeric import NUMERIC, is_numeric
+import evalsweep
+from evalsweep.config import CODE_TASKS, NUMERIC, DecodingConfig, JobConfig, is_code, is_numeric
+from evalsweep.engine.tasks import data, shots
 from evalsweep.errors import BadInput, did_you_mean, first_line
 from evalsweep.provenance import value_hash
 
-BUNDLED = Path(__file__).parent.parent / "tasks"
+BUNDLED = Path(evalsweep.__file__).parent / "tasks"
 HARNESS = Path(lm_eval.__file__).parent / "tasks"
 # Reading the whole index of lm_eval takes 8 to 24 s; the folder of a task takes milliseconds.
 FOLDERS = {"mmlu": HARNESS / "mmlu" / "default"}

@@ -8,46 +8,17 @@ import math
 import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
-import transformers
 from transformers import DynamicCache
 
-from evalsweep.engine.noise import gumbel, stream_key
-from evalsweep.engine.requests import CAPPED, ENDED, STOPPED
+from evalsweep.engine.models.draw import Settings, scores
+from evalsweep.engine.models.noise import gumbel, stream_key
+from evalsweep.engine.models.requests import ENDED, STOPPED, Request, Row
 from evalsweep.errors import BadInput
-
-# Two logits closer than this, in logits, are a near-tie, which batches of different shapes may decide differently.
-# Measured on the embedded model between batch shapes: differences move by at most 4e-5 in float32. In 16 bits they move
-# by up to 0.5, and to decide all of that anew would cost more than the generation itself: there a part is left.
-TOLERANCE = {torch.float32: 1e-3, torch.float64: 1e-6}
-TOLERANCE_16_BITS = 0.05
-
-
-@dataclass(frozen=True)
-class Request:
-    """The `sample`-th answer (from 0) to `prompt`, which is `tokens` to the model; `position` is the asker's own."""
-
-    prompt: str
-    tokens: tuple[int, ...]
-    sample: int
-    position: int
-
-
-@dataclass(frozen=True)
-class Settings:
-    """What decides an answer besides the model and the request; `warpers` are transformers' own, by their names."""
-
-    seed: int
-    temperature: float  # 0: greedy
-    max_gen_toks: int
-    stop: tuple[str, ...]
-    end_tokens: frozenset[int]
-    tolerance: float
-    warpers: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass
@@ -59,14 +30,6 @@ class Rounding:
     flipped: int = 0  # near-ties in which the batch would have chosen another token than the row alone
     largest: float = 0.0  # the most by which a difference of two logits moved between batch and row alone
     smallest_batch: int | None = None  # rows a batch after memory ran out
-
-
-@dataclass
-class _Row:
-    request: Request
-    key: int
-    new: list[int] = field(default_factory=list)
-    ended: str = CAPPED
 
 
 class Generator:
@@ -105,7 +68,7 @@ class Generator:
         bunches = list(_bunches(requests, rows))
         with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:
             while bunches:
-                finished: list[_Row] = []
+                finished: list[Row] = []
                 full = False
                 try:
                     self._answer(bunches[0], settings, rows, finished, pool)
@@ -157,7 +120,7 @@ class Generator:
         bunch: Sequence[Sequence[Request]],
         settings: Settings,
         rows: int,
-        finished: list[_Row],
+        finished: list[Row],
         pool: ThreadPoolExecutor,
     ) -> None:
         prefilled, mask, logits = self._prefill([group[0].tokens for group in bunch])
@@ -167,7 +130,7 @@ class Generator:
             cache = prefilled if n == len(slices) - 1 else copy.deepcopy(prefilled)
             index = torch.tensor([i for i, _ in part])
             cache.reorder_cache(index)  # each layer takes it to its own device
-            alive = [_Row(r, stream_key(settings.seed, r.prompt, r.sample)) for _, r in part]
+            alive = [Row(r, stream_key(settings.seed, r.prompt, r.sample)) for _, r in part]
             self._grow(alive, cache, mask[index], logits[index], settings, finished, pool)
 
     def _prefill(self, prompts: Sequence[Sequence[int]]) -> tuple[Any, torch.Tensor, torch.Tensor]:
@@ -180,12 +143,12 @@ class Generator:
 
     def _grow(
         self,
-        alive: list[_Row],
+        alive: list[Row],
         cache: Any,
         mask: torch.Tensor,
         logits: torch.Tensor,
         settings: Settings,
-        finished: list[_Row],
+        finished: list[Row],
         pool: ThreadPoolExecutor,
     ) -> None:
         noise = _noise_ahead(pool, alive, 0, settings, logits.shape[-1])
@@ -226,18 +189,18 @@ class Generator:
         return logits[:, -1].float().cpu()
 
     def _choose(
-        self, alive: Sequence[_Row], logits: torch.Tensor, settings: Settings, noise: list[Future[np.ndarray]]
+        self, alive: Sequence[Row], logits: torch.Tensor, settings: Settings, noise: list[Future[np.ndarray]]
     ) -> list[int]:
         drawn: list[torch.Tensor | None] = [torch.from_numpy(n.result()) for n in noise] or [None] * len(alive)
-        scores, edges = _scores(alive, logits, settings, drawn)
+        found, edges = scores(alive, logits, settings, drawn)
         best: list[int]
-        best, second = (t.tolist() for t in scores.topk(2).indices.T)
+        best, second = (t.tolist() for t in found.topk(2).indices.T)
         unit = settings.temperature or 1.0  # scores are in logits / temperature
         for r, row in enumerate(alive):
-            gap = unit * float(scores[r, best[r]] - scores[r, second[r]])
+            gap = unit * float(found[r, best[r]] - found[r, second[r]])
             if not (gap < settings.tolerance or edges[r]):
                 continue
-            own = _scores([row], self._alone(row), settings, [drawn[r]])[0][0]
+            own = scores([row], self._alone(row), settings, [drawn[r]])[0][0]
             moved = abs(unit * float(own[best[r]] - own[second[r]]) - gap)
             self.rounding.near_ties += 1
             if math.isfinite(moved):
@@ -247,11 +210,11 @@ class Generator:
             best[r] = chosen
         return best
 
-    def _alone(self, row: _Row) -> torch.Tensor:
+    def _alone(self, row: Row) -> torch.Tensor:
         """The logits of a row computed in the one shape that no batch can change: alone, unpadded, without a cache."""
-        return self._logits(torch.tensor([[*row.request.tokens, *row.new]]), None, None)
+        return self._logits(torch.tensor([row.tokens]), None, None)
 
-    def _has_ended(self, row: _Row, settings: Settings) -> bool:
+    def _has_ended(self, row: Row, settings: Settings) -> bool:
         if row.new[-1] in settings.end_tokens:
             row.ended = ENDED
             return True
@@ -265,69 +228,8 @@ class Generator:
         return False
 
 
-def _scores(
-    alive: Sequence[_Row], logits: torch.Tensor, settings: Settings, noise: Sequence[torch.Tensor | None]
-) -> tuple[torch.Tensor, list[bool]]:
-    """What the next token is the largest of: logits when greedy, else logits / temperature, warped, plus noise.
-
-    Beside it, for each row, whether a token at the edge of what warpers cut off decides.
-    """
-    for name in ("repetition_penalty", "no_repeat_ngram_size"):
-        if name in settings.warpers:
-            # row by row, on its own tokens: padding would be penalised with the rest
-            process = WARPERS[name](settings.warpers[name])
-            rows = [torch.tensor([[*row.request.tokens, *row.new]]) for row in alive]
-            logits = torch.cat([process(ids, logits[r : r + 1].clone()) for r, ids in enumerate(rows)])
-    whole = logits.double()
-    if not settings.temperature:
-        return whole, [False] * len(alive)
-    whole = whole / settings.temperature
-    kept = whole
-    for name, make in WARPERS.items():
-        if name in settings.warpers and name not in ("repetition_penalty", "no_repeat_ngram_size"):
-            kept = make(settings.warpers[name])(None, kept)
-    drawn = torch.stack([n for n in noise if n is not None])
-    return kept + drawn, _at_the_edge(whole, kept, drawn, settings)
-
-
-def _at_the_edge(whole: torch.Tensor, kept: torch.Tensor, drawn: torch.Tensor, settings: Settings) -> list[bool]:
-    """For each row, whether the choice hangs on a token that rounding may let in, or out, of what warpers keep.
-
-    All warpers but typical_p keep the likeliest tokens. The last of these and the first that is cut off are at the
-    edge, with all that are within the tolerance of them; typical_p has no such order, and each of its tokens counts.
-    """
-    if "typical_p" in settings.warpers:
-        return [True] * len(whole)
-    out = torch.isinf(kept)
-    if not bool(out.any()):
-        return [False] * len(whole)
-    inf, near = torch.inf, settings.tolerance / settings.temperature
-    last = whole.masked_fill(out, inf).amin(-1, keepdim=True)
-    first = whole.masked_fill(~out, -inf).amax(-1, keepdim=True)
-    chosen = (kept + drawn).argmax(-1, keepdim=True)
-    at = whole.gather(-1, chosen)
-    may_leave = (at <= torch.maximum(last, first + near)).squeeze(-1)
-    may_enter = out & (whole >= torch.minimum(first, last - near))
-    rivals = (whole + drawn).masked_fill(~may_enter, -inf).amax(-1)
-    found: list[bool] = (may_leave | (rivals > (kept + drawn).gather(-1, chosen).squeeze(-1))).tolist()
-    return found
-
-
-# In the order in which transformers applies them.
-WARPERS: dict[str, Any] = {
-    "repetition_penalty": transformers.RepetitionPenaltyLogitsProcessor,
-    "no_repeat_ngram_size": transformers.NoRepeatNGramLogitsProcessor,
-    "top_k": transformers.TopKLogitsWarper,
-    "top_p": transformers.TopPLogitsWarper,
-    "min_p": transformers.MinPLogitsWarper,
-    "typical_p": transformers.TypicalLogitsWarper,
-    "epsilon_cutoff": transformers.EpsilonLogitsWarper,
-    "eta_cutoff": transformers.EtaLogitsWarper,
-}
-
-
 def _noise_ahead(
-    pool: ThreadPoolExecutor, alive: Sequence[_Row], step: int, settings: Settings, size: int
+    pool: ThreadPoolExecutor, alive: Sequence[Row], step: int, settings: Settings, size: int
 ) -> list[Future[np.ndarray]]:
     if not settings.temperature:
         return []

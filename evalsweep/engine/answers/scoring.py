@@ -5,13 +5,16 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from evalsweep.engine.numeric import FLEXIBLE, NUMERIC, is_numeric, number_of, vote
-from evalsweep.engine.prompts import Prompts
-from evalsweep.engine.requests import CAPPED
-from evalsweep.engine.tasks import Built
+from evalsweep.config import NUMERIC, is_numeric
+from evalsweep.engine.answers.numeric import number_of, vote
+from evalsweep.engine.models.requests import CAPPED
+from evalsweep.engine.tasks.harness import Built
+from evalsweep.engine.tasks.prompts import Prompts
 from evalsweep.errors import BadInput
 from evalsweep.provenance import text_hash
 from evalsweep.record import Sample
+
+FLEXIBLE = "exact_match,flexible-extract"  # lm_eval's own score of GSM8K that reads the last number
 
 
 def metrics(rounds: list[dict[str, Any]]) -> dict[str, float]:

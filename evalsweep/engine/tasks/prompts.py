@@ -8,7 +8,7 @@ from typing import Any
 
 from lm_eval.models.huggingface import HFLM
 
-from evalsweep.engine.shots import Shots
+from evalsweep.engine.tasks.shots import Shots
 from evalsweep.errors import BadInput
 from evalsweep.record import Shot
 

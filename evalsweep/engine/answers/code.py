@@ -7,7 +7,7 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from evalsweep.config import JobConfig, is_code
-from evalsweep.engine.tasks import Built
+from evalsweep.engine.tasks.harness import Built
 from evalsweep.engine.watch import Progress
 from evalsweep.errors import BadInput
 from evalsweep.record import Sample

@@ -12,8 +12,8 @@ from typing import Any
 from lm_eval.api.samplers import ContextSampler, FirstNSampler
 
 from evalsweep.config import FewshotConfig
-from evalsweep.engine.data import read_split
-from evalsweep.engine.likeness import SEEN, frame, is_near_copy, normalised
+from evalsweep.engine.tasks.data import read_split
+from evalsweep.engine.tasks.likeness import SEEN, frame, is_near_copy, normalised
 from evalsweep.errors import BadInput
 from evalsweep.provenance import text_hash, value_hash
 from evalsweep.record import Shot
