@@ -278,6 +278,12 @@ def _check_task(job: JobConfig) -> None:
 
 
 def _check_sources(job: JobConfig) -> None:
+    if job.prompt.name == "none" and (job.prompt.system or job.prompt.file):
+        raise BadInput(
+            f"prompt=none prompt.{'system' if job.prompt.system else 'file'}=...",
+            "is a system prompt under the name of none",
+            "prompt=text 'prompt.system=\"Answer briefly.\"'",
+        )
     for name, needed in (("text", "system"), ("file", "file")):
         if job.prompt.name == name and not getattr(job.prompt, needed):
             raise BadInput(f"prompt={name}", f"prompt.{needed} is needed", f"prompt={name} prompt.{needed}=...")

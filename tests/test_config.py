@@ -71,6 +71,7 @@ BAD = {
     "fewshot.path=": {"fewshot": {"name": "file"}},
     "fewshot=fixed fewshot.path=x": {"fewshot": {"path": "x"}},
     "prompt=text": {"prompt": {"name": "text"}},
+    "prompt=none prompt.system=...": {"prompt": {"system": "hi"}},
     "tracking.name=wandb": {"tracking": {"name": "wandb"}},
 }
 
