@@ -60,12 +60,14 @@ def run(argv: Sequence[str]) -> int:
                 return _answer(hydra, args, parser)
             finally:
                 compose.close_hydra()
-        except BadInput as e:
+        except (Exception, Stopped) as e:
+            if _stop:  # whatever a library made of the interrupt, which can break off its work anywhere
+                complain("stopped before any job started")
+                return _stopped_code()
+            if not isinstance(e, BadInput):
+                raise
             complain(str(e))
             return BAD_INPUT
-        except Stopped:
-            complain("stopped before any job started")
-            return _stopped_code()
 
 
 def _arguments(parser: argparse.ArgumentParser, argv: Sequence[str]) -> argparse.Namespace:

@@ -62,6 +62,13 @@ def test_on_truncation_drop_shots_drops_whole_shots_and_says_how_many():
     assert "dropped_shots" in kinds(fewer) and "truncated" not in kinds(fewer)
 
 
+def test_shots_that_were_dropped_are_not_counted_as_cut_too():
+    neither = found("model.max_length=22", "on_truncation=drop_shots")
+    assert all(s.lost["shots"] == 4 and s.shots == [] for s in neither.samples)
+    assert alarm(neither, "dropped_shots").message.endswith("up to 4 fewer")
+    assert alarm(neither, "truncated").message.endswith(" tokens and 0 shots")
+
+
 def test_answers_that_run_into_the_token_limit_are_flagged():
     assert alarm(found("task.max_gen_toks=1"), "capped").count == 4
     assert found().metrics["alarms/capped"] == 0

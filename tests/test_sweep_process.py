@@ -14,7 +14,8 @@ import time
 import pytest
 from conftest import SHARED, only
 
-from evalsweep import store
+from evalsweep import store, sweep
+from evalsweep.errors import BadInput
 
 
 def complaints(done):
@@ -223,14 +224,29 @@ def test_a_terminated_sweep_records_the_job_as_killed(tmp_path):
     assert "MISSING s=1 sample" in out
 
 
-def test_an_interrupt_before_any_job_is_one_line(tmp_path):
+@pytest.mark.parametrize("seconds", [1.0, 2.5])
+def test_an_interrupt_before_any_job_is_one_line(tmp_path, seconds):
     command = [sys.executable, "-m", "evalsweep", "-m", "seed=range(0,2000)", "hydra.sweep.dir=out"]
     process = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    time.sleep(2.5)  # composing 2,000 jobs takes longer
+    time.sleep(seconds)  # composing 2,000 jobs takes longer
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=120)
     assert (process.returncode, out, err) == (130, "", "evalsweep: stopped before any job started\n")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_an_interrupt_that_a_library_turns_into_another_error_is_still_one(monkeypatch, capsys):
+    """OmegaConf, broken off between two of its lines, fails with an AttributeError in place of the interrupt."""
+
+    def broken_off(*_: object) -> None:
+        try:
+            signal.raise_signal(signal.SIGINT)
+        finally:
+            raise BadInput("seed=0", "'NoneType' object has no attribute '_invalidate_flags_cache'")
+
+    monkeypatch.setattr(sweep.compose, "plan", broken_off)
+    assert sweep.run(["seed=0"]) == 130
+    assert capsys.readouterr().err == "evalsweep: stopped before any job started\n"
 
 
 def test_progress_is_drawn_on_a_terminal_and_taken_away(tmp_path):

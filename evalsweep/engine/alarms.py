@@ -40,7 +40,12 @@ def of_samples(job: JobConfig, samples: list[Sample]) -> list[Alarm]:
         if not flagged:
             continue
         worst = sorted(flagged, key=lambda s: -s.lost.get("tokens", 0) - s.lost.get("shots", 0))
-        lost = {key: max(s.lost.get(key, 0) for s in flagged) for key in ("tokens", "shots")}
+        # a prompt that was cut after all its shots were dropped lost these to the dropping
+        cut = [s for s in flagged if not (kind == "truncated" and "dropped_shots" in s.flags)]
+        lost = {
+            "tokens": max(s.lost.get("tokens", 0) for s in flagged),
+            "shots": max((s.lost.get("shots", 0) for s in cut), default=0),
+        }
         text = words.format(task=job.task.name, samples=job.task.samples, **lost)
         found.append(
             Alarm(
