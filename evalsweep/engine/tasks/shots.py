@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 import functools
 import itertools
 import random
@@ -19,7 +20,7 @@ from evalsweep.provenance import text_hash, value_hash
 from evalsweep.record import Shot
 
 
-class Shots(ContextSampler):
+class Shots(ContextSampler, abc.ABC):
     """A sampler that remembers, for the document whose prompt is being made, which examples it gave.
 
     Prompts tell it that document with `begin`; lm_eval itself tells it only where the few-shot split is the test split
@@ -53,9 +54,9 @@ class Shots(ContextSampler):
         self.given = self.given[:n] if self._again else self.positions(n, eval_doc)
         return [self.df[i] for i in self.given]
 
+    @abc.abstractmethod
     def positions(self, n: int, left_out: dict[str, Any] | None) -> list[int]:
         """Positions in the pool of the n shots for the scored document; lm_eval may name one that it leaves out."""
-        raise NotImplementedError
 
     def fewshot_docs(self) -> list[dict[str, Any]]:
         return list(self.df)
