@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
@@ -45,6 +45,36 @@ class Sample:
     def from_json(data: Mapping[str, Any]) -> Sample:
         """Errors: TypeError for a missing or an unknown field."""
         return Sample(**{**data, "shots": [Shot(**shot) for shot in data["shots"]]})
+
+
+@dataclass(frozen=True)
+class Scores:
+    """What a summary needs of a run's samples: an entry a document, in their order.
+
+    `documents` are named task/doc_id, `hashes` are those of the questions, `groups` the tasks that they belong to;
+    `values` maps a metric to one score a document, None where it has none.
+    """
+
+    documents: list[str]
+    hashes: list[str]
+    groups: list[str]
+    values: dict[str, list[float | None]]
+
+    @staticmethod
+    def of(rows: Iterable[tuple[str, int, str, Mapping[str, float | None]]]) -> Scores:
+        """From the task, doc_id, doc_hash and scores of each sample."""
+        found = Scores([], [], [], {})
+        for task, doc_id, doc_hash, scores in rows:
+            for metric, score in scores.items():
+                column = found.values.setdefault(metric, [])
+                column += [None] * (len(found.documents) - len(column))
+                column.append(score)
+            found.documents.append(f"{task}/{doc_id}")
+            found.hashes.append(doc_hash)
+            found.groups.append(task)
+        for column in found.values.values():
+            column += [None] * (len(found.documents) - len(column))
+        return found
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from evalsweep.errors import BadInput, first_line
-from evalsweep.record import Audit, Record, Sample
+from evalsweep.record import Audit, Record, Sample, Scores
 from evalsweep.redact import redact
 
 SWEEP, RECORD, SAMPLES, LOG = "sweep.json", "record.json", "samples.jsonl.gz", "evalsweep.log"
@@ -106,6 +106,19 @@ def read_samples(run_dir: Path) -> Iterator[Sample]:
     with gzip.open(run_dir / SAMPLES, "rb") as f:
         for line in f:
             yield Sample.from_json(json.loads(line.decode("utf-8", "surrogatepass")))
+
+
+def read_scores(run_dir: Path) -> Scores:
+    """The scores alone, of samples that may be large.
+
+    Errors: ValueError for a line that is no sample, OSError or EOFError for a file that is not there or cut off.
+    """
+    with gzip.open(run_dir / SAMPLES, "rb") as f:
+        rows = (json.loads(line.decode("utf-8", "surrogatepass")) for line in f)
+        try:
+            return Scores.of((row["task"], row["doc_id"], row["doc_hash"], row["scores"]) for row in rows)
+        except (KeyError, TypeError, AttributeError) as e:
+            raise ValueError(f"a line is no sample ({first_line(e)})") from e
 
 
 def write_record(run_dir: Path, record: Record) -> None:

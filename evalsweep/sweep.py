@@ -28,7 +28,8 @@ from evalsweep.errors import BadInput, first_line
 from evalsweep.identity import config_hash
 from evalsweep.refusals import in_words
 from evalsweep.report import results, table
-from evalsweep.summary import Job, Summary, summarise
+from evalsweep.summary.sweep import summarise
+from evalsweep.summary.types import Job, Summary
 from evalsweep.terminal import complain, say, tolerate_any_encoding, width
 
 OK, FAILED_JOBS, BAD_INPUT = 0, 1, 2

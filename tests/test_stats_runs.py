@@ -6,7 +6,8 @@ import math
 
 import pytest
 
-from evalsweep.stats.runs import SAME_QUESTIONS, run_interval, spread
+from evalsweep.stats.estimate import SAME_QUESTIONS
+from evalsweep.stats.runs import run_interval, spread
 
 ARTICLE = [0.67, 0.69, 0.685, 0.678, 0.692]
 

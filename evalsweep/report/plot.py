@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import io
 
-from evalsweep.report.table import cell_name
-from evalsweep.summary import Summary
+from evalsweep.summary.types import Summary
 
 BLUE, INK, GREY = "#0072B2", "#222222", "#777777"
 
@@ -32,7 +31,7 @@ def scores(summary: Summary) -> bytes:
             )
         axes.plot([cell.spread.mean], [y], "|", color=BLUE, markersize=20, markeredgewidth=2.5)
         axes.plot([run.score for run in cell.runs], [y] * len(cell.runs), "o", color=INK, markersize=5, alpha=0.6)
-    axes.set_yticks(range(len(cells)), [cell_name(cell) for cell in cells], fontsize=9)
+    axes.set_yticks(range(len(cells)), [cell.name for cell in cells], fontsize=9)
     axes.set_ylim(len(cells) - 0.5, -0.5)
     axes.margins(x=0.2)
     seen = [v for c in cells for v in (c.spread.min, c.spread.max, c.interval.low, c.interval.high) if v is not None]

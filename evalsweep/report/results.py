@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from evalsweep.stats.runs import Estimate, Spread
-from evalsweep.summary import Cell, Summary, cells_by_task
+from evalsweep.stats.estimate import Estimate
+from evalsweep.stats.runs import Spread
+from evalsweep.summary.types import Cell, Summary
 
 
 def results(summary: Summary) -> dict[str, Any]:
@@ -16,7 +17,7 @@ def results(summary: Summary) -> dict[str, Any]:
     neither.
     """
     entries: dict[str, Any] = {}
-    for task, cells in cells_by_task(summary).items():
+    for task, cells in summary.by_task().items():
         entry = _entry(cells[0])
         if len(cells) > 1:
             entry["cells"] = [_entry(cell) for cell in cells]
@@ -25,7 +26,7 @@ def results(summary: Summary) -> dict[str, Any]:
 
 
 def _entry(cell: Cell) -> dict[str, Any]:
-    others = {name: _numbers(*numbers) for name, numbers in cell.per_metric.items()}
+    others = {name: _numbers(numbers.spread, numbers.interval) for name, numbers in cell.per_metric.items()}
     return {
         "metric": cell.metric,
         "cell": cell.differs,

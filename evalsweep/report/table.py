@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from evalsweep.summary import Cell, Summary
+from evalsweep.summary.types import Cell, Summary, shown
 
 CAPTION = "95% interval: the mean of further runs on the same questions (Student's t over runs), not of other questions"
 
@@ -74,7 +74,7 @@ def _table(cells: Sequence[Cell]) -> tuple[list[str], list[list[str]]]:
         interval = "none *" if i.low is None or i.high is None else f"{i.low:.3f} to {i.high:.3f}"
         sd = "-" if s.sd is None or i.low is None else f"{s.sd:.3f}"
         numbers = [str(s.n), f"{s.mean:.3f}", sd, *(f"{v:.3f}" for v in (s.median, s.min, s.max)), interval]
-        rows.append([cell.task, *(_value(cell.differs.get(k)) for k in differs), *numbers])
+        rows.append([cell.task, *(shown(cell.differs.get(k)) for k in differs), *numbers])
     return heads, rows
 
 
@@ -103,16 +103,7 @@ def _metrics(cells: Sequence[Cell]) -> str:
 
 
 def _notes(cells: Sequence[Cell]) -> list[str]:
-    return [f"{cell_name(cell)}: {cell.interval.reason}" for cell in cells if cell.interval.reason]
-
-
-def cell_name(cell: Cell) -> str:
-    """The task and what differs: `gsm8k, temperature 0.2`."""
-    return ", ".join([cell.task, *(f"{k} {_value(v)}" for k, v in cell.differs.items())])
-
-
-def _value(value: object) -> str:
-    return f"{value:g}" if isinstance(value, float) else str(value)
+    return [f"{cell.name}: {cell.interval.reason}" for cell in cells if cell.interval.reason]
 
 
 def _plain(text: str) -> str:

@@ -8,24 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-SAME_QUESTIONS = "same questions, another run"
-
-
-@dataclass(frozen=True)
-class Estimate:
-    """A number and the interval that holds it; `target` is the question that the interval answers.
-
-    `low` and `high` are None where no interval is defined; `reason` then says why. `n` counts the runs that inform it.
-    """
-
-    value: float
-    low: float | None
-    high: float | None
-    level: float
-    method: str
-    target: str
-    n: int
-    reason: str | None = None
+from evalsweep.stats.estimate import SAME_QUESTIONS, Estimate, check_level, finite_vector
 
 
 @dataclass(frozen=True)
@@ -45,7 +28,7 @@ def spread(scores_R: Sequence[float]) -> Spread:
 
     Errors: ValueError for no run, or for a score that is not finite.
     """
-    x = _checked(scores_R)
+    x = finite_vector(scores_R, "run")
     return Spread(
         mean=float(x.mean()),
         sd=float(x.std(ddof=1)) if x.size > 1 else None,
@@ -79,9 +62,8 @@ def run_interval(
 
     Errors: ValueError for no run, a score that is not finite, or a level outside (0, 1).
     """
-    x = _checked(scores_R)
-    if not 0 < level < 1:
-        raise ValueError(f"level={level} must lie between 0 and 1")
+    x = finite_vector(scores_R, "run")
+    check_level(level)
     reason = None
     if x.size == 1:
         reason = "one run: no run-to-run interval"
@@ -101,10 +83,23 @@ def run_interval(
     return Estimate(mean, low, high, level, "Student's t over runs", SAME_QUESTIONS, int(x.size))
 
 
-def _checked(scores_R: Sequence[float]) -> np.ndarray:
-    x = np.asarray(scores_R, dtype=float)
-    if x.ndim != 1 or x.size == 0:
-        raise ValueError("scores of at least one run are needed, one number a run")
-    if not np.all(np.isfinite(x)):
-        raise ValueError("a score is not finite")
-    return x
+def median_interval(scores_R: Sequence[float], *, level: float = 0.95) -> Estimate:
+    """The median over runs, between two of the scores themselves: the narrowest such pair that holds it at `level`.
+
+    The chance that the k-th smallest and the k-th largest of R hold the median is 1 - 2 P(Binomial(R, 1/2) < k), whatever
+    the distribution (Conover 1999, "Practical Nonparametric Statistics", section 3.2); k is the largest that suffices.
+
+    Degenerate case: no interval below 6 runs for 95%, as even the least and the largest score hold it less often.
+
+    Errors: ValueError for no run, a score that is not finite, or a level outside (0, 1).
+    """
+    x = np.sort(finite_vector(scores_R, "run"))
+    check_level(level)
+    from scipy import stats
+
+    method, value, n = "order statistics", float(np.median(x)), int(x.size)
+    k = int(stats.binom.ppf((1 - level) / 2, n, 0.5))  # P(X < k) <= (1 - level) / 2 < P(X <= k)
+    if k == 0:
+        reason = f"{n} run{'s' if n > 1 else ''}: too few to hold the median at {level:.0%}"
+        return Estimate(value, None, None, level, method, SAME_QUESTIONS, n, reason)
+    return Estimate(value, float(x[k - 1]), float(x[n - k]), level, method, SAME_QUESTIONS, n)

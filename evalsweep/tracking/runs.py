@@ -15,7 +15,7 @@ from evalsweep.errors import BadInput
 from evalsweep.provenance import text_hash
 from evalsweep.record import Record
 from evalsweep.redact import redact
-from evalsweep.summary import Summary, cells_by_task
+from evalsweep.summary.types import Summary
 from evalsweep.tracking import connection, view
 
 KIND = "evalsweep.kind"  # sweep | job
@@ -173,7 +173,7 @@ def _tags(record: Record) -> dict[str, str]:
 def _summary_metrics(summary: Summary) -> dict[str, float]:
     """`task/[cell/]statistic` to number, for each cell of the sweep."""
     found: dict[str, float] = {}
-    for task, cells in cells_by_task(summary).items():
+    for task, cells in summary.by_task().items():
         for cell in cells:
             label = " ".join(f"{k} {v:g}" if isinstance(v, float) else f"{k} {v}" for k, v in cell.differs.items())
             prefix = f"{task}/{label}/" if len(cells) > 1 else f"{task}/"

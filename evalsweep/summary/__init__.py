@@ -1,0 +1,1 @@
+"""Records to a Summary: cells, comparisons, what failed and what is to be known; pure functions."""

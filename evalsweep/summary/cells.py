@@ -1,0 +1,159 @@
+"""One cell: runs that differ only in their seed, with every number that a report gives of them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from evalsweep.identity import describe, without_seed
+from evalsweep.record import FINISHED, Record, Scores
+from evalsweep.stats.components import components
+from evalsweep.stats.estimate import NEW_QUESTIONS, Estimate
+from evalsweep.stats.questions import SHARES, new_questions
+from evalsweep.stats.runs import median_interval, run_interval, spread
+from evalsweep.summary.documents import Table, macro_weights, table
+from evalsweep.summary.types import Cell, Group, Metric, Run, Variance
+
+Member = tuple[str, Record]  # directory name and record
+
+
+def has_score(record: Record) -> bool:
+    return record.status == FINISHED and is_number(record.metrics.get(str(record.headline)))
+
+
+def is_number(value: float | None) -> bool:
+    return value is not None and math.isfinite(value)  # JSON's null stands for what was not finite
+
+
+def cell(
+    members: Sequence[Member], keys: Sequence[str], scores: Mapping[str, Scores]
+) -> tuple[Cell, Table | None, list[str]]:
+    """The cell of some runs, the table of its headline, and a line for whatever is missing.
+
+    Args:
+        keys: the dotted keys in which the sweep's cells differ.
+        scores: those of the runs' documents, by directory; a run that is not in it has none.
+    """
+    first = members[0][1]
+    headline = str(first.headline)
+    hashes = {r.responses_hash for _, r in members}
+    identical = len(members) > 1 and len(hashes) == 1 and None not in hashes
+    resampled = first.config["fewshot"]["name"] == "resampled"
+    per_metric: dict[str, Metric] = {}
+    tables: dict[str, Table | None] = {}
+    lines: list[str] = []
+    for name in first.metrics:
+        values = [r.metrics[name] for _, r in members if is_number(r.metrics.get(name))]
+        if len(values) < len(members):
+            continue
+        low, high = (0.0, 1.0) if _is_share(name) else (-math.inf, math.inf)
+        made, complaints = _table(members, scores, name)
+        tables[name] = made
+        lines += complaints if name == headline else []
+        per_metric[name] = Metric(
+            spread(values),
+            run_interval(values, identical=identical, bounds=(low, high)),
+            None if made is None or made.reason else _questions(made, name, identical, resampled),
+        )
+    main, seen = per_metric[headline], tables[headline]
+    interval = main.interval
+    if identical and interval.reason:
+        same_shots = len({r.provenance.get("shots_hash") for _, r in members}) == 1
+        what = "changed neither shots nor samples" if same_shots else "changed the shots, but no answer"
+        interval = replace(interval, reason=f"the seed {what}: {interval.reason}")
+    made_of = Cell(
+        task=str(first.config["task"]["name"]),
+        metric=headline.partition("/")[2],
+        differs=describe(first.config, keys),
+        runs=tuple(
+            Run(r.seeds["generation"], r.metrics[headline], d, r.seconds, r.metrics.get("generation/tokens"))
+            for d, r in members
+        ),
+        identical=identical,
+        documents=len(seen.documents) if seen else first.documents,
+        spread=main.spread,
+        interval=interval,
+        questions=main.questions or _no_questions(main.spread.mean, seen),
+        median=_median([r.metrics[headline] for _, r in members], identical),
+        macro=_macro(seen, headline, identical, resampled),
+        groups=_groups(seen, headline, identical),
+        variance=_variance(seen, identical),
+        per_metric=per_metric,
+        config=without_seed(first.config),
+        decoding=first.decoding,
+        provenance=first.provenance,
+    )
+    return made_of, seen, lines
+
+
+def _table(members: Sequence[Member], scores: Mapping[str, Scores], name: str) -> tuple[Table | None, list[str]]:
+    task, _, metric = name.partition("/")
+    runs = [(d, scores[d], r.metrics[name]) for d, r in members if d in scores and metric in scores[d].values]
+    whole = task == str(members[0][1].headline).partition("/")[0]  # not one of its parts
+    if len(runs) < len(members) or not whole:
+        return None, []
+    return table(runs, metric)
+
+
+def _questions(made: Table, name: str, identical: bool, resampled: bool) -> Estimate:
+    return new_questions(
+        made.scores_DR[:, :1] if identical else made.scores_DR,
+        groups_D=np.array(made.groups) if made.grouped else None,
+        weights_D=made.weights_D,
+        resampled=resampled and not identical,
+        shares=_are_shares(made, name),
+    )
+
+
+def _no_questions(mean: float, seen: Table | None) -> Estimate:
+    reason = seen.reason if seen and seen.reason else "the runs' documents are not known, or are not the same"
+    return Estimate(mean, None, None, 0.95, SHARES, NEW_QUESTIONS, 0, reason)
+
+
+def _median(values: Sequence[float], identical: bool) -> Estimate:
+    found = median_interval(values)
+    if identical:
+        reason = f"{len(values)} identical runs count as one"
+        return replace(found, low=None, high=None, n=1, reason=reason)
+    return found
+
+
+def _macro(seen: Table | None, name: str, identical: bool, resampled: bool) -> Estimate | None:
+    if seen is None or seen.reason or not seen.grouped:
+        return None
+    return _questions(replace(seen, weights_D=macro_weights(seen.groups)), name, identical, resampled)
+
+
+def _groups(seen: Table | None, name: str, identical: bool) -> tuple[Group, ...]:
+    """Each group by itself, on new questions of the same group."""
+    if seen is None or not seen.grouped:
+        return ()
+    groups = np.array(seen.groups)
+    scores = seen.scores_DR[:, :1] if identical else seen.scores_DR
+    shares = _are_shares(seen, name)
+    return tuple(
+        Group(group, new_questions(scores[groups == group], shares=shares)) for group in dict.fromkeys(seen.groups)
+    )
+
+
+def _variance(seen: Table | None, identical: bool) -> Variance | None:
+    if seen is None or len(seen.documents) < 2:
+        return None
+    found = components(seen.scores_DR[:, :1] if identical else seen.scores_DR, weights_D=seen.weights_D)
+    return Variance(float(found.documents), float(found.runs), float(found.rest), found.shares())
+
+
+def _are_shares(made: Table, name: str) -> bool:
+    return _is_share(name) and 0 <= float(made.scores_DR.min()) and float(made.scores_DR.max()) <= 1
+
+
+def _is_share(metric: str) -> bool:
+    """Whether a metric is a mean of scores that cannot leave [0, 1]."""
+    name = metric.partition("/")[2].partition(",")[0]
+    return name in _SHARES or name.startswith(("pass@", "maj@", "numeric"))
+
+
+_SHARES = ("acc", "acc_norm", "exact_match", "em", "f1", "mc1", "mc2")

@@ -1,0 +1,99 @@
+"""All pairs of cells along each axis of a sweep, on the documents that both answered."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from evalsweep.stats.compare import difference, flipped, holm, sign_flip
+from evalsweep.stats.questions import SHARES
+from evalsweep.summary.documents import Table
+from evalsweep.summary.types import Cell, Comparison
+
+# What must not differ for a comparison to be of like with like, unless it is what is compared.
+_ALWAYS = ("os", "cpu", "gpu_names", "gpu_count", "device", "git_commit", "dataset_fingerprint")
+_WITH_MODEL = ("dtype", "batch_size")
+_WITH_TASK = ("task_version",)
+
+
+def comparisons(cells: Sequence[Cell], tables: Sequence[Table | None]) -> tuple[Comparison, ...]:
+    """Each two cells of one task that differ in one axis only; p values are adjusted over all of them (Holm)."""
+    found = []
+    for i, j in itertools.combinations(range(len(cells)), 2):
+        a, b = cells[i], cells[j]
+        axes = [key for key in a.differs if a.differs[key] != b.differs.get(key)]
+        if (a.task, a.metric) == (b.task, b.metric) and len(axes) == 1:
+            found.append(_compared(axes[0], i, j, cells, tables))
+    tested = [c for c in found if c.p is not None]
+    adjusted = dict(zip(map(id, tested), holm([c.p for c in tested if c.p is not None]), strict=True))
+    return tuple(replace(c, p_adjusted=adjusted.get(id(c))) for c in found)
+
+
+def _compared(axis: str, i: int, j: int, cells: Sequence[Cell], tables: Sequence[Table | None]) -> Comparison:
+    a, b, left, right = cells[i], cells[j], tables[i], tables[j]
+    nothing = Comparison(axis, i, j, None, None, None, None, unlike=_unlike(a, b, axis))
+    if left is None or right is None or left.reason or right.reason:
+        return replace(nothing, reason="not compared: the score is no mean over documents that are known")
+    shared, x, y = _paired(left, right)
+    if not shared:
+        return replace(nothing, reason="not compared: the two sides have no document in common")
+    unlike = list(nothing.unlike)
+    if len(shared) < max(len(left.documents), len(right.documents)):
+        unlike.append(f"documents: {len(left.documents)} and {len(right.documents)}, of which {len(shared)} are shared")
+    keep = {document: k for k, document in enumerate(left.documents)}
+    groups = np.array([left.groups[keep[d]] for d in shared]) if left.grouped else None
+    weights = None if left.weights_D is None else np.array([left.weights_D[keep[d]] for d in shared])
+    resampled = a.config["fewshot"]["name"] == "resampled" or b.config["fewshot"]["name"] == "resampled"
+    estimate = difference(
+        x,
+        y,
+        groups_D=groups,
+        weights_D=weights,
+        resampled=resampled,
+        same_runs=resampled and not axis.startswith("fewshot") and [r.seed for r in a.runs] == [r.seed for r in b.runs],
+        shares=a.questions.method.startswith(SHARES),
+    )
+    test = sign_flip((y.mean(1) - x.mean(1)) * (1 if weights is None else weights * len(weights)), groups)
+    rose, fell = flipped(x, y)
+    return replace(
+        nothing,
+        difference=estimate,
+        p=test.p,
+        method=test.method,
+        rose=tuple(shared[k] for k in rose),
+        fell=tuple(shared[k] for k in fell),
+        unlike=tuple(unlike),
+    )
+
+
+def _paired(left: Table, right: Table) -> tuple[list[str], np.ndarray, np.ndarray]:
+    """The shared documents, and the scores of both sides in their order."""
+    if left.documents == right.documents:
+        return list(left.documents), left.scores_DR, right.scores_DR
+    at = {document: k for k, document in enumerate(right.documents)}
+    shared = [document for document in left.documents if document in at]
+    keep = [k for k, document in enumerate(left.documents) if document in at]
+    return shared, left.scores_DR[keep], right.scores_DR[[at[document] for document in shared]]
+
+
+def _unlike(a: Cell, b: Cell, axis: str) -> tuple[str, ...]:
+    """What differs beside the axis, as `key: this and that`."""
+    keys = [
+        *_ALWAYS,
+        *(() if axis.startswith("model") else _WITH_MODEL),
+        *(() if axis.startswith("task") else _WITH_TASK),
+    ]
+    pairs = [(key, a.provenance.get(key), b.provenance.get(key)) for key in keys]
+    one, other = versions(a.provenance), versions(b.provenance)
+    pairs += [(f"version of {name}", one.get(name), other.get(name)) for name in dict.fromkeys([*one, *other])]
+    return tuple(f"{key}: {x} and {y}" for key, x, y in pairs if json.dumps(x) != json.dumps(y))
+
+
+def versions(provenance: Mapping[str, Any]) -> dict[str, Any]:
+    found = provenance.get("versions", {})
+    return dict(found) if isinstance(found, Mapping) else {}
