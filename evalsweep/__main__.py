@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import sys
 
-COMMANDS = ("audit",)
+COMMANDS = ("audit", "report")
 
 
 def main() -> None:

@@ -4,7 +4,9 @@
     <sweep>/<job>/record.json       one run; written last, so its presence is the commit
     <sweep>/<job>/samples.jsonl.gz  a line a document
     <sweep>/<job>/evalsweep.log     everything the libraries said
-    <sweep>/results_summary.json, summary.md, scores.png
+    <sweep>/results_summary.json, summary.json  the numbers: in a simple shape, and all of them
+    <sweep>/report.html, report.md, *.png, *.svg
+    <sweep>/report_texts/           prompts and answers for report.html, where they are many
 
 A single run keeps all of it in one directory.
 """
@@ -16,7 +18,7 @@ import json
 import math
 import os
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
@@ -27,7 +29,9 @@ from evalsweep.record import Audit, Record, Sample, Scores
 from evalsweep.redact import redact
 
 SWEEP, RECORD, SAMPLES, LOG = "sweep.json", "record.json", "samples.jsonl.gz", "evalsweep.log"
-RESULTS, NOTE, PICTURE = "results_summary.json", "summary.md", "scores.png"
+RESULTS, SUMMARY = "results_summary.json", "summary.json"
+PAGE, MARKDOWN, TEXTS = "report.html", "report.md", "report_texts"
+PICTURES = tuple(f"{name}.{kind}" for name in ("scores", "temperature", "variance") for kind in ("png", "svg"))
 AUDIT = "audit.json"
 HYDRA, MULTIRUN = ".hydra", "multirun.yaml"
 
@@ -154,12 +158,35 @@ def write_results(sweep_dir: Path, results: dict[str, Any]) -> Path:
     return _write(sweep_dir / RESULTS, _json(results))
 
 
-def write_note(sweep_dir: Path, markdown: str) -> Path:
-    return _write(sweep_dir / NOTE, markdown)
+def write_summary(sweep_dir: Path, summary: dict[str, Any]) -> Path:
+    return _write(sweep_dir / SUMMARY, _json(summary))
 
 
-def write_picture(sweep_dir: Path, png: bytes) -> Path:
-    return _write(sweep_dir / PICTURE, png)
+def write_markdown(sweep_dir: Path, markdown: str) -> Path:
+    return _write(sweep_dir / MARKDOWN, markdown)
+
+
+def write_pictures(sweep_dir: Path, pictures: Mapping[str, bytes]) -> None:
+    """The pictures by name; those of an earlier report that are no more are taken away."""
+    for name in PICTURES:
+        if name not in pictures:
+            (sweep_dir / name).unlink(missing_ok=True)
+    for name, content in pictures.items():
+        _write(sweep_dir / name, content)
+
+
+def write_page(sweep_dir: Path, html: str, texts: Mapping[str, str]) -> Path:
+    """report.html, after the texts that it loads; texts of an earlier report are taken away after it."""
+    for name, script in texts.items():
+        _write(sweep_dir / TEXTS / name, script)
+    page = _write(sweep_dir / PAGE, html)
+    if (sweep_dir / TEXTS).is_dir():
+        for old in (sweep_dir / TEXTS).glob("*.js"):
+            if old.name not in texts:
+                old.unlink()
+        if not texts:
+            (sweep_dir / TEXTS).rmdir()
+    return page
 
 
 def write_audit(directory: Path, audit: Audit) -> Path:

@@ -22,13 +22,13 @@ from hydra.core.hydra_config import HydraConfig
 from hydra.types import RunMode
 from omegaconf import DictConfig
 
-from evalsweep import compose, job, preflight, provenance, store, tracking
+from evalsweep import compose, inputs, job, preflight, provenance, store, tracking
 from evalsweep.config import JobConfig
 from evalsweep.errors import BadInput, first_line
 from evalsweep.identity import config_hash
+from evalsweep.publish import publish
 from evalsweep.refusals import in_words
-from evalsweep.report import results, table
-from evalsweep.summary.sweep import summarise
+from evalsweep.report import table
 from evalsweep.summary.types import Job, Summary
 from evalsweep.terminal import complain, say, tolerate_any_encoding, width
 
@@ -133,8 +133,9 @@ def _run(hydra: Hydra, plan: compose.Plan, args: argparse.Namespace) -> int:
     summary, written = _summarise(plan)
     say(f"{summary.jobs - len(summary.failed)} of {summary.jobs} jobs finished in {time.time() - started:.0f} s")
     say(f"results  {plan.directory / store.RESULTS}")
+    say(f"report   {plan.directory / store.PAGE}")
     _mirror(plan, parent, summary, ended=code > FAILED_JOBS)
-    return code or (OK if summary.cells and not summary.failed and written else FAILED_JOBS)
+    return code or (OK if summary.whole and written else FAILED_JOBS)
 
 
 def _count(plan: compose.Plan) -> str:
@@ -203,21 +204,15 @@ def _asked(plan: compose.Plan, uid: str, parent: str | None) -> dict[str, Any]:
 
 def _summarise(plan: compose.Plan) -> tuple[Summary, bool]:
     """Summarise from disk, show, then write; also when jobs failed. Says whether the results could be written."""
-    found, broken = store.read_records(plan.directory)
-    summary = summarise(found, [Job(j.name, j.directory, j.config_hash) for j in plan.jobs], broken)
-    say("\n" + table.terminal(summary, width(), colour=sys.stdout.isatty()).strip("\n") + "\n")
+    found = inputs.load(plan.directory, [Job(j.name, j.directory, j.config_hash) for j in plan.jobs])
+    say("\n" + table.terminal(found.summary, width(), colour=sys.stdout.isatty()).strip("\n") + "\n")
     try:
         store.scrub_hydra(plan.directory)
-        store.write_results(plan.directory, results.results(summary))
-        store.write_note(plan.directory, table.markdown(summary))
-        if summary.cells:
-            from evalsweep.report import plot
-
-            store.write_picture(plan.directory, plot.scores(summary))
+        publish(found, plan.directory, inputs.title(plan.directory))
     except OSError as e:
         complain(f"{plan.directory}: the results cannot be written ({first_line(e)}); the table above is all there is")
-        return summary, False
-    return summary, True
+        return found.summary, False
+    return found.summary, True
 
 
 def _mirror(plan: compose.Plan, parent: str | None, summary: Summary, ended: bool) -> None:
@@ -229,7 +224,7 @@ def _mirror(plan: compose.Plan, parent: str | None, summary: Summary, ended: boo
     page = ""
     if parent is not None:
         try:
-            note = table.markdown(summary)
+            note = table.note(summary)
             page = tracking.push_summary(settings, parent, summary, plan.directory, note, ended=ended)
         except BadInput as e:
             complain(f"{e}; the summary is whole in {plan.directory}, only MLflow lacks it")

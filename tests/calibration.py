@@ -180,7 +180,7 @@ METHODS: dict[str, Callable[[Components, np.ndarray, np.ndarray | None, Setting]
 
 def simulate(at: Setting, draws: int, seed: int, others: bool = True) -> Result:
     """Coverage and width at one setting; without `others` of evalsweep's interval and the usual one alone."""
-    rng = np.random.default_rng([seed, *(int(round(1000 * v)) for v in vars(at).values())])
+    rng = np.random.default_rng([seed, *(round(1000 * v) for v in vars(at).values())])
     held: dict[str, list[np.ndarray]] = {}
     widths: dict[str, list[np.ndarray]] = {}
     ends = []
@@ -218,7 +218,7 @@ def run(settings: list[Setting], draws: Callable[[Setting], int], seed: int) -> 
 
 
 def valid(results: list[Result]) -> list[Result]:
-    """Results where the usual method is valid: for documents of every spread, as nobody knows theirs, and inside (0, 1)."""
+    """Results where the usual method is valid for documents of every spread, as nobody knows theirs, and in (0, 1)."""
     alike: dict[Any, list[Result]] = {}
     for result in results:
         at = result.setting
@@ -248,8 +248,8 @@ class Verdict:
     def __str__(self) -> str:
         return (
             f"coverage: {'held' if self.held else 'MISSED'}: least {self.least:.3f} (bound {LEAST}), above {MOST} in "
-            f"{self.above:.1%} of {self.cells} cells (bound {MOST_SHARE:.0%}), at most {self.longest:.2f} times as wide "
-            f"as the usual interval in the {self.compared} cells where that is valid (bound {LONGEST})"
+            f"{self.above:.1%} of {self.cells} cells (bound {MOST_SHARE:.0%}), at most {self.longest:.2f} times as "
+            f"wide as the usual interval in the {self.compared} cells where that is valid (bound {LONGEST})"
         )
 
 
@@ -266,8 +266,10 @@ def judge(results: list[Result]) -> Verdict:
 
 
 def comparison(at: Setting, agreement: float, better: float, draws: int, seed: int) -> tuple[float, float]:
-    """Coverage of the interval for a difference, evalsweep's and t's: b is better by `better`; with chance `agreement` a
-    document is as hard for b as for a."""
+    """Coverage of the interval for a difference, evalsweep's and Student's t.
+
+    b is better by `better`; with chance `agreement` a document is as hard for b as for a.
+    """
     rng = np.random.default_rng([seed, int(100 * agreement), int(1000 * better), *map(int, (at.documents, at.runs))])
     n, d, p = draws, at.documents, at.accuracy
     a = _beta(rng, np.float32(p), at.spread, (n, d))
@@ -320,8 +322,9 @@ def side_by_side(results: list[Result]) -> list[str]:
     for name in METHODS:
         for kind, holds in kinds.items():
             found = np.array([r.coverage[name] for r in results if holds(r.setting) and name in r.coverage])
-            shown = f"{found.min():.3f} | {np.median(found):.3f} | {(found < 0.93).mean():.0%} | {(found > 0.99).mean():.0%}"
-            rows.append(f"| {name} | {kind} | {shown} |")
+            numbers = f"{found.min():.3f} | {np.median(found):.3f}"
+            shares = f"{(found < 0.93).mean():.0%} | {(found > 0.99).mean():.0%}"
+            rows.append(f"| {name} | {kind} | {numbers} | {shares} |")
     return rows
 
 

@@ -171,7 +171,7 @@ def test_a_person_finds_the_runs_the_note_and_the_picture(server, swept, tmp_pat
         page.screenshot(path=shots / "parent.png")
 
         page.goto(f"{base}/{parent.info.run_id}/artifacts/scores.png")
-        width = int.from_bytes((swept / store.PICTURE).read_bytes()[16:20], "big")  # from the PNG's header
+        width = int.from_bytes((swept / "scores.png").read_bytes()[16:20], "big")  # from the PNG's header
         page.wait_for_function("width => [...document.images].some(i => i.naturalWidth === width)", arg=width)
         page.screenshot(path=shots / "picture.png")
         browser.close()

@@ -60,7 +60,7 @@ def test_the_main_command_logs_six_runs_under_one_parent(run, tmp_path):
     assert child.inputs.dataset_inputs[0].dataset.digest == record.provenance["dataset_fingerprint"]
     files, parents = ({f.path for f in client.list_artifacts(r.info.run_id)} for r in (child, parent))
     assert {"record.json", "samples.jsonl.gz", "samples.json", "prompt.txt", "evalsweep.log"} <= files
-    assert {"scores.png", "results_summary.json", "summary.md"} <= parents
+    assert {"scores.png", "results_summary.json", "report.md", "report.html", "summary.json"} <= parents
     assert "| sample | 0.2 | 3 |" in parent.data.tags["mlflow.note.content"]
     warm = results["cells"][1]
     assert parent.data.metrics["sample/temperature 0.2/mean"] == pytest.approx(warm["mean"])

@@ -38,6 +38,11 @@ def _entry(cell: Cell) -> dict[str, Any]:
         "ci_method": cell.interval.method,
         "ci_target": cell.interval.target,
         "ci_note": cell.interval.reason,
+        "new_questions_low": cell.questions.low,
+        "new_questions_high": cell.questions.high,
+        "new_questions_method": cell.questions.method,
+        "new_questions_note": cell.questions.reason,
+        "documents": cell.documents,
         "metrics": others,
     }
 

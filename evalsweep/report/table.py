@@ -10,13 +10,19 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from evalsweep.report import words
 from evalsweep.summary.types import Cell, Summary, shown
 
-CAPTION = "95% interval: the mean of further runs on the same questions (Student's t over runs), not of other questions"
+ANOTHER, NEW = "another run", "new questions"
+CAPTIONS = {
+    ANOTHER: "another run: 95% interval for the mean of further runs on the same questions (Student's t over runs)",
+    NEW: "new questions: 95% interval for the score on other questions of the same kind (Beta with effective n)",
+}
+MOST_PAIRS = 8  # comparisons that the terminal shows; the report has all
 
 
 def terminal(summary: Summary, width: int = 100, colour: bool = False) -> str:
-    """The table, the failures and the warnings, at most `width` columns wide."""
+    """The table, the comparisons, the failures and the warnings, at most `width` columns wide."""
     out = io.StringIO()
     console = Console(file=out, width=width, force_terminal=colour, no_color=not colour, highlight=False)
     if summary.cells:
@@ -31,56 +37,130 @@ def terminal(summary: Summary, width: int = 100, colour: bool = False) -> str:
             table.add_row(*map(escape, row))
         console.print(table)
         console.print(f"metric: {escape(_metrics(summary.cells))}")
-        console.print(CAPTION, style="dim")
-        for line in _notes(summary.cells):
+        for head, caption in CAPTIONS.items():
+            if head in heads:
+                console.print(caption, style="dim")
+        for line in words.notes(summary.cells):
             console.print(f"* {escape(line)}")
+    for c in summary.comparisons[:MOST_PAIRS]:
+        console.print(escape(words.comparison(summary, c)), style="bold" if words.is_clear(c) else "")
+    if len(summary.comparisons) > MOST_PAIRS:
+        console.print(f"... and {len(summary.comparisons) - MOST_PAIRS} more comparisons, in the report")
     for failure in summary.failed:
         console.print(f"{failure.status} {escape(failure.name)}: {escape(failure.error)}", style="red")
+    for problem in summary.problems:
+        console.print(f"MISSING {escape(problem)}", style="red")
     for warning in summary.warnings:
         console.print(f"! {escape(warning)}", style="yellow")
     return "\n".join(line.rstrip() for line in out.getvalue().splitlines()) + "\n"
 
 
-def markdown(summary: Summary) -> str:
-    """The same as GitHub Markdown, which MLflow renders as a run's note."""
-    lines: list[str] = []
-    if summary.cells:
-        heads, rows = _table(summary.cells)
-        text = len(heads) - len(_NUMBERS)
-        lines.append("| " + " | ".join(heads) + " |")
-        lines.append("|" + "".join(" --- |" if i < text else " ---: |" for i in range(len(heads))))
-        lines += ["| " + " | ".join(_plain(c) for c in row) + " |" for row in rows]
-        lines += ["", f"Metric: {_plain(_metrics(summary.cells))}. {CAPTION}.", ""]
-        lines += [f"- {_plain(line)}" for line in _notes(summary.cells)]
+def note(summary: Summary) -> str:
+    """Headline, table, what failed and what is to be known as GitHub Markdown, which MLflow renders as a run's note."""
+    lines = [*(f"**{plain(line)}**" for line in words.headline(summary)), "", *cells(summary)]
     if summary.failed:
         lines += ["", f"**{len(summary.failed)} of {summary.jobs} jobs have no score**", ""]
-        lines += [f"- {f.status} `{f.name}`: {_plain(f.error)}" for f in summary.failed]
+        lines += [f"- {f.status} `{f.name}`: {plain(f.error)}" for f in summary.failed]
+    if summary.problems:
+        lines += ["", "**Missing**", "", *(f"- {plain(p)}" for p in summary.problems)]
     if summary.warnings:
-        lines += ["", "**Warnings**", "", *(f"- {_plain(w)}" for w in summary.warnings)]
+        lines += ["", "**Warnings**", "", *(f"- {plain(w)}" for w in summary.warnings)]
     return "\n".join(lines).strip() + "\n"
 
 
+def markdown(summary: Summary, command: str | None) -> str:
+    """The whole report as GitHub Markdown."""
+    lines = ["# evalsweep report", "", note(summary)]
+    if summary.comparisons:
+        lines += ["## Comparisons", "", *rows(*_comparisons(summary), texts=1)]
+    if any(cell.variance for cell in summary.cells):
+        lines += ["", "## Where the variance comes from", "", *rows(*_variance(summary), texts=1)]
+    for cell in summary.cells:
+        if cell.groups:
+            groups = [[g.name, str(g.questions.n), words.interval(g.questions)] for g in cell.groups]
+            macro = f" Macro mean {words.interval(cell.macro)}." if cell.macro else ""
+            lines += ["", f"## Groups: {plain(cell.name)}", "", macro.strip(), ""]
+            lines += rows(["group", "documents", "score and 95% interval"], groups, texts=1)
+    lines += ["", "## How each number was computed", ""]
+    lines += [f"- **{name}**: {text}" for name, text in words.computed(summary)]
+    lines += ["", "## Provenance", "", *([f"- command: `{command}`"] if command else [])]
+    for cell in summary.cells:
+        lines.append(f"- {plain(cell.name)}: {plain('; '.join(f'{k} {v}' for k, v in about(cell)))}")
+    return "\n".join(lines).strip() + "\n"
+
+
+def about(cell: Cell) -> list[tuple[str, str]]:
+    """Provenance of a cell, as names and values; what is empty is left out."""
+    found = {**cell.provenance}
+    versions = found.pop("versions", None) or {}
+    pairs = [(str(k), str(v)) for k, v in found.items() if v not in (None, [], "", {})]
+    return pairs + [(f"version of {k}", str(v)) for k, v in versions.items()]
+
+
+def cells(summary: Summary) -> list[str]:
+    """Lines of Markdown: the table of cells and its notes."""
+    if not summary.cells:
+        return []
+    heads, body = _table(summary.cells)
+    lines = rows(heads, body, texts=len(heads) - len(_NUMBERS))
+    lines += ["", f"Metric: {plain(_metrics(summary.cells))}.", *(f"{caption}." for caption in CAPTIONS.values()), ""]
+    return lines + [f"- {plain(line)}" for line in words.notes(summary.cells)]
+
+
+def rows(heads: Sequence[str], body: Sequence[Sequence[str]], texts: int) -> list[str]:
+    """A table of Markdown, whose first `texts` columns are text and the others numbers."""
+    lines = ["| " + " | ".join(map(plain, heads)) + " |"]
+    lines.append("|" + "".join(" --- |" if i < texts else " ---: |" for i in range(len(heads))))
+    return lines + ["| " + " | ".join(map(plain, row)) + " |" for row in body]
+
+
 _GAP, _LEAST = 3, 4  # columns between two columns of the table; what a column of text may shrink to
-_NUMBERS = ("runs", "mean", "sd", "median", "min", "max", "95% interval")
+_NUMBERS = ("runs", "mean", "sd", "median", "min", "max", ANOTHER, NEW)
+_SPARED = (  # what is left out where there is no room, and whether columns of text then shrink
+    ((), False),
+    (("median", "min", "max"), False),
+    (("median", "min", "max"), True),
+    (("median", "min", "max", "sd"), True),
+    (("median", "min", "max", "sd", ANOTHER), True),
+    (("median", "min", "max", "sd", ANOTHER, "runs"), True),
+)
 
 
 def _table(cells: Sequence[Cell]) -> tuple[list[str], list[list[str]]]:
     """Heads and rows: task, what differs, then the numbers."""
     differs = list(dict.fromkeys(key for cell in cells for key in cell.differs))
     heads = ["task", *(key.rpartition(".")[2] for key in differs), *_NUMBERS]
-    rows = []
+    body = []
     for cell in cells:
         s, i = cell.spread, cell.interval
-        interval = "none *" if i.low is None or i.high is None else f"{i.low:.3f} to {i.high:.3f}"
+        intervals = [words.span(e) if e.low is not None else "none *" for e in (i, cell.questions)]
         sd = "-" if s.sd is None or i.low is None else f"{s.sd:.3f}"
-        numbers = [str(s.n), f"{s.mean:.3f}", sd, *(f"{v:.3f}" for v in (s.median, s.min, s.max)), interval]
-        rows.append([cell.task, *(shown(cell.differs.get(k)) for k in differs), *numbers])
-    return heads, rows
+        numbers = [str(s.n), f"{s.mean:.3f}", sd, *(f"{v:.3f}" for v in (s.median, s.min, s.max)), *intervals]
+        body.append([cell.task, *(shown(cell.differs.get(k)) for k in differs), *numbers])
+    return heads, body
+
+
+def _comparisons(summary: Summary) -> tuple[list[str], list[list[str]]]:
+    heads = ["b against a", "difference", "95% interval", "p", "adjusted p", "rose", "fell", "not alike"]
+    body = []
+    for c in summary.comparisons:
+        d = c.difference
+        numbers = ["-", "-"] if d is None else [f"{d.value:+.3f}", words.span(d)]
+        flips = [str(len(c.rose)), str(len(c.fell))] if d is not None else ["-", "-"]
+        why = "; ".join(c.unlike) or c.reason or ""
+        body.append([words.versus(summary, c), *numbers, words.chance(c.p), words.chance(c.p_adjusted), *flips, why])
+    return heads, body
+
+
+def _variance(summary: Summary) -> tuple[list[str], list[list[str]]]:
+    heads = ["cell", "documents", "runs", "rest"]
+    found = [(cell.name, cell.variance) for cell in summary.cells if cell.variance]
+    return heads, [[name, *(f"{v.shares[part]:.0%}" for part in heads[1:])] for name, v in found]
 
 
 def _fitting(heads: list[str], rows: list[list[str]], width: int) -> tuple[list[str], list[list[str]]]:
     """The table without the numbers for which there is no room; results_summary.json has them all."""
-    for spared, text_shrinks in (((), False), (("median", "min", "max"), True), (("median", "min", "max", "sd"), True)):
+    for spared, text_shrinks in _SPARED:
         kept = [i for i, head in enumerate(heads) if head not in spared]
         widths = [_widest(i, heads, rows) for i in kept]
         if text_shrinks:
@@ -102,11 +182,7 @@ def _metrics(cells: Sequence[Cell]) -> str:
     return "; ".join(f"{task}: {metric}" for task, metric in by_task.items())
 
 
-def _notes(cells: Sequence[Cell]) -> list[str]:
-    return [f"{cell.name}: {cell.interval.reason}" for cell in cells if cell.interval.reason]
-
-
-def _plain(text: str) -> str:
+def plain(text: str) -> str:
     """Text that Markdown and HTML leave as it is."""
     for char, safe in (("&", "&amp;"), ("<", "&lt;"), (">", "&gt;"), ("|", "\\|"), ("\n", " ")):
         text = text.replace(char, safe)

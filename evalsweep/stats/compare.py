@@ -108,8 +108,8 @@ def sign_flip(differences_D: ArrayLike, groups_D: ArrayLike | None = None, seed:
 
     Exact where the differences are multiples of one small fraction, as counts of right answers are: the distribution of
     the sum of random signs is then a convolution of binomials, of any size. Else 20,000 random draws of signs, the
-    observed one counted too (Phipson and Smyth 2010, "Permutation p-values should never be zero", SAGMB 9). Documents of
-    one group change sign together. Fisher (1935), "The Design of Experiments", section 21.
+    observed one counted too (Phipson and Smyth 2010, "Permutation p-values should never be zero", SAGMB 9). Documents
+    of one group change sign together. Fisher (1935), "The Design of Experiments", section 21.
 
     Degenerate case: p = 1 where no document differs.
 

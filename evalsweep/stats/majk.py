@@ -12,7 +12,8 @@ def maj_at_k(right: int, others: Sequence[int], k: int) -> float:
     A tie of m answers counts 1/m for each, as a fair draw among them would on average. Answers that hold no readable
     answer are in no class and take part in no vote: leave them out of `others`, and give n with them out too.
 
-    Source: self-consistency (Wang et al. 2023, arXiv:2203.11171); averaged over subsets as pass@k is (Chen et al. 2021).
+    Source: self-consistency (Wang et al. 2023, arXiv:2203.11171); averaged over subsets as pass@k is (Chen et al.
+    2021).
 
     Args:
         right: how many of the n answers are the right one.

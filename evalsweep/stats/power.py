@@ -57,7 +57,7 @@ def detectable(noise: Noise, documents: int, runs: int, *, power: float = POWER,
 def documents_needed(
     noise: Noise, difference: float, runs: int, *, power: float = POWER, level: float = 0.95
 ) -> int | None:
-    """The fewest documents with which a difference is found; None where no number suffices: the runs alone are too noisy.
+    """The fewest documents with which a difference is found; None where none suffice: the runs alone are too noisy.
 
     Errors: ValueError as for `detectable`, and for a difference that is not above 0.
     """

@@ -86,8 +86,9 @@ def run_interval(
 def median_interval(scores_R: Sequence[float], *, level: float = 0.95) -> Estimate:
     """The median over runs, between two of the scores themselves: the narrowest such pair that holds it at `level`.
 
-    The chance that the k-th smallest and the k-th largest of R hold the median is 1 - 2 P(Binomial(R, 1/2) < k), whatever
-    the distribution (Conover 1999, "Practical Nonparametric Statistics", section 3.2); k is the largest that suffices.
+    The chance that the k-th smallest and the k-th largest of R hold the median is 1 - 2 P(Binomial(R, 1/2) < k),
+    whatever the distribution (Conover 1999, "Practical Nonparametric Statistics", section 3.2); k is the largest that
+    suffices.
 
     Degenerate case: no interval below 6 runs for 95%, as even the least and the largest score hold it less often.
 

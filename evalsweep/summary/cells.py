@@ -41,7 +41,7 @@ def cell(
     headline = str(first.headline)
     hashes = {r.responses_hash for _, r in members}
     identical = len(members) > 1 and len(hashes) == 1 and None not in hashes
-    resampled = first.config["fewshot"]["name"] == "resampled"
+    resampled = is_resampled(members)
     per_metric: dict[str, Metric] = {}
     tables: dict[str, Table | None] = {}
     lines: list[str] = []
@@ -82,11 +82,19 @@ def cell(
         groups=_groups(seen, headline, identical),
         variance=_variance(seen, identical),
         per_metric=per_metric,
+        resampled=resampled,
         config=without_seed(first.config),
         decoding=first.decoding,
         provenance=first.provenance,
     )
     return made_of, seen, lines
+
+
+def is_resampled(members: Sequence[Member]) -> bool:
+    """Whether each run was meant to have shots of its own, and they are not known to have been the same."""
+    shots = {r.provenance.get("shots_hash") for _, r in members}
+    meant = members[0][1].config["fewshot"]["name"] == "resampled"
+    return meant and (len(members) == 1 or len(shots) > 1 or None in shots)
 
 
 def _table(members: Sequence[Member], scores: Mapping[str, Scores], name: str) -> tuple[Table | None, list[str]]:
@@ -147,7 +155,7 @@ def _variance(seen: Table | None, identical: bool) -> Variance | None:
 
 
 def _are_shares(made: Table, name: str) -> bool:
-    return _is_share(name) and 0 <= float(made.scores_DR.min()) and float(made.scores_DR.max()) <= 1
+    return _is_share(name) and float(made.scores_DR.min()) >= 0 and float(made.scores_DR.max()) <= 1
 
 
 def _is_share(metric: str) -> bool:

@@ -48,14 +48,14 @@ def _compared(axis: str, i: int, j: int, cells: Sequence[Cell], tables: Sequence
     keep = {document: k for k, document in enumerate(left.documents)}
     groups = np.array([left.groups[keep[d]] for d in shared]) if left.grouped else None
     weights = None if left.weights_D is None else np.array([left.weights_D[keep[d]] for d in shared])
-    resampled = a.config["fewshot"]["name"] == "resampled" or b.config["fewshot"]["name"] == "resampled"
+    resampled = a.resampled or b.resampled
     estimate = difference(
         x,
         y,
         groups_D=groups,
         weights_D=weights,
         resampled=resampled,
-        same_runs=resampled and not axis.startswith("fewshot") and [r.seed for r in a.runs] == [r.seed for r in b.runs],
+        same_runs=a.resampled and b.resampled and _same_shots(a, b, axis),
         shares=a.questions.method.startswith(SHARES),
     )
     test = sign_flip((y.mean(1) - x.mean(1)) * (1 if weights is None else weights * len(weights)), groups)
@@ -79,6 +79,11 @@ def _paired(left: Table, right: Table) -> tuple[list[str], np.ndarray, np.ndarra
     shared = [document for document in left.documents if document in at]
     keep = [k for k, document in enumerate(left.documents) if document in at]
     return shared, left.scores_DR[keep], right.scores_DR[[at[document] for document in shared]]
+
+
+def _same_shots(a: Cell, b: Cell, axis: str) -> bool:
+    """Whether run by run the two sides had the same shots."""
+    return not axis.startswith(("fewshot", "task")) and [r.seed for r in a.runs] == [r.seed for r in b.runs]
 
 
 def _unlike(a: Cell, b: Cell, axis: str) -> tuple[str, ...]:

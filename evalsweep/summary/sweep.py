@@ -11,7 +11,7 @@ from evalsweep.identity import identity, varying, without_seed
 from evalsweep.record import Alarm, Record, Scores
 from evalsweep.summary.cells import cell, has_score
 from evalsweep.summary.compare import comparisons, versions
-from evalsweep.summary.types import Failure, Job, Summary
+from evalsweep.summary.types import Cell, Failure, Job, Summary
 
 
 def summarise(
@@ -61,9 +61,19 @@ def summarise(
             *_alarms([r for _, r in finished]),
             *_dead_axes([r for _, r in finished], keys),
             *_unlike(list(groups.values())),
+            *_two_runs(cells),
         ),
         jobs=len(asked) or len(records) + len(broken),
     )
+
+
+def _two_runs(cells: Sequence[Cell]) -> list[str]:
+    names = [one.name for one in cells if one.resampled and len(one.runs) == 2 and not one.identical]
+    if not names:
+        return []
+    return [
+        f"two runs tell next to nothing of what other shots would do ({names[0]}): the interval is long; run 5 seeds"
+    ]
 
 
 def _unlike(cells: Sequence[Sequence[tuple[str, Record]]]) -> list[str]:

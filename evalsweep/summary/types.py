@@ -59,7 +59,8 @@ class Cell:
     `differs` names what tells this cell from the others of the sweep, by short names. `interval` is for another run of
     the same questions, `questions` for new ones, `median` for the median over runs, `macro` for the mean of the groups'
     means. `documents` were answered in every run; `per_metric` holds every metric of the task, the headline among them.
-    `config` is without the seed, `provenance` that of the first run.
+    `resampled` says that each run had shots of its own. `config` is without the seed, `provenance` that of the first
+    run.
     """
 
     task: str
@@ -76,6 +77,7 @@ class Cell:
     groups: tuple[Group, ...]
     variance: Variance | None
     per_metric: dict[str, Metric]
+    resampled: bool
     config: dict[str, Any]
     decoding: dict[str, Any]
     provenance: dict[str, Any]

@@ -95,7 +95,7 @@ def push_record(
 def push_summary(
     tracking: TrackingConfig, run_id: str, summary: Summary, sweep_dir: Path, note: str, ended: bool
 ) -> str:
-    """Put a sweep's numbers, note and picture on its parent run, and end it (as killed, where it was `ended` early).
+    """Put a sweep's numbers, note and report on its parent run, and end it (as killed, where it was `ended` early).
 
     Returns where in MLflow's pages the sweep's jobs are shown with their scores.
 
@@ -108,9 +108,11 @@ def push_summary(
         metrics = [Metric(k, v, 0, 0) for k, v in _sendable(_summary_metrics(summary)).items()]
         tags = {NOTE: _with_note(tracking, note)[:MAX_TAG], "evalsweep.failed_jobs": str(len(summary.failed))}
         client.log_batch(run_id, metrics=metrics, tags=[RunTag(k, v) for k, v in tags.items()])
-        for file in (store.RESULTS, store.NOTE, store.PICTURE, store.SWEEP):
+        for file in (store.PAGE, store.MARKDOWN, store.RESULTS, store.SUMMARY, *store.PICTURES, store.SWEEP):
             if (sweep_dir / file).exists():
                 client.log_artifact(run_id, str(sweep_dir / file))
+        if (sweep_dir / store.TEXTS).exists():
+            client.log_artifacts(run_id, str(sweep_dir / store.TEXTS), store.TEXTS)
         status = "KILLED" if ended else "FAILED" if summary.failed else "FINISHED"
         client.set_terminated(run_id, status=status)
         headlines = metric_names(dict.fromkeys(f"{cell.task}/{cell.metric}" for cell in summary.cells))
@@ -186,6 +188,8 @@ def _summary_metrics(summary: Summary) -> dict[str, float]:
                 "n": float(cell.spread.n),
                 "ci_low": cell.interval.low,
                 "ci_high": cell.interval.high,
+                "new_questions_low": cell.questions.low,
+                "new_questions_high": cell.questions.high,
             }
             found |= {prefix + k: v for k, v in numbers.items() if v is not None}
     return found
