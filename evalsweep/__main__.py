@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import sys
 
-COMMANDS = ("audit", "report")
+COMMANDS = ("audit", "plan", "report")
 
 
 def main() -> None:

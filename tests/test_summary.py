@@ -182,7 +182,7 @@ def test_alarms_of_a_kind_are_one_line_the_worst():
         (d, replace(r, alarms=[Alarm("capped", f"{n} of 60 were cut", n, 60)]))
         for (d, r), n in zip(runs[:2], counts, strict=True)
     ]
-    assert summarise(runs).warnings == ("9 of 60 were cut (the worst of 2 runs with such, of 3)",)
+    assert summarise(runs).warnings == ("9 of 60 were cut (at worst; in 2 of 3 runs)",)
 
 
 def test_alarms_of_a_run_as_a_whole_are_all_told():

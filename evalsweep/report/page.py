@@ -121,7 +121,7 @@ def _matrix(cells: list[Cell], places: list[int], summary: Summary) -> list[list
                 line.append(None)
                 continue
             value = c.difference.value * (1 if (c.b, c.a) == (row, column) else -1)
-            line.append({"value": f"{value:+.3f}", "beyond": words.is_clear(c), "up": value > 0})
+            line.append({"value": words.signed(value), "beyond": words.is_clear(c), "up": value > 0})
         found.append(line)
     return found
 
@@ -150,15 +150,19 @@ def _temperatures(summary: Summary) -> list[dict[str, Any]]:
         if not lines:
             continue
         up = _Scale([v for cell in cells for v in _ends(cell)], _bounded(cells))
-        across = _Scale(_temperatures_of(lines), False, 0.1)
+        across = _Scale(_temperatures_of(lines), False, 0.14)
         plots.append(
             {
                 "task": task,
                 "y": up.ticks,
                 "x": [(across.at(t), shown(t)) for t in _temperatures_of(lines)],
                 "series": [
-                    {"name": name.partition(", ")[2] or task, "points": [_point(cell, across, up) for cell in of]}
-                    for name, of in lines.items()
+                    {
+                        "name": name.partition(", ")[2] or task,
+                        # side by side, as lines of one temperature would hide each other
+                        "points": [_point(cell, across, up, 1.2 * (i - (len(lines) - 1) / 2)) for cell in of],
+                    }
+                    for i, (name, of) in enumerate(lines.items())
                 ],
             }
         )
@@ -169,10 +173,10 @@ def _temperatures_of(lines: dict[str, list[Cell]]) -> list[float]:
     return sorted({float(cell.differs["temperature"]) for of in lines.values() for cell in of})
 
 
-def _point(cell: Cell, across: _Scale, up: _Scale) -> dict[str, Any]:
+def _point(cell: Cell, across: _Scale, up: _Scale, aside: float) -> dict[str, Any]:
     line = up.line(cell.questions)
     return {
-        "x": across.at(float(cell.differs["temperature"])),
+        "x": round(across.at(float(cell.differs["temperature"])) + aside, 3),
         "y": round(100 - up.at(cell.spread.mean), 3),
         "low": None if line is None else round(100 - line[0], 3),
         "high": None if line is None else round(100 - line[1], 3),

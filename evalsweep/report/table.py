@@ -15,8 +15,8 @@ from evalsweep.summary.types import Cell, Summary, shown
 
 ANOTHER, NEW = "another run", "new questions"
 CAPTIONS = {
-    ANOTHER: "another run: 95% interval for the mean of further runs on the same questions (Student's t over runs)",
-    NEW: "new questions: 95% interval for the score on other questions of the same kind (Beta with effective n)",
+    ANOTHER: "another run: 95% interval for the mean of further runs on the same questions (Student's t)",
+    NEW: "new questions: 95% interval for the score on other questions of this kind (Beta, effective n)",
 }
 MOST_PAIRS = 8  # comparisons that the terminal shows; the report has all
 
@@ -145,7 +145,7 @@ def _comparisons(summary: Summary) -> tuple[list[str], list[list[str]]]:
     body = []
     for c in summary.comparisons:
         d = c.difference
-        numbers = ["-", "-"] if d is None else [f"{d.value:+.3f}", words.span(d)]
+        numbers = ["-", "-"] if d is None else [words.signed(d.value), words.span(d)]
         flips = [str(len(c.rose)), str(len(c.fell))] if d is not None else ["-", "-"]
         why = "; ".join(c.unlike) or c.reason or ""
         body.append([words.versus(summary, c), *numbers, words.chance(c.p), words.chance(c.p_adjusted), *flips, why])

@@ -48,9 +48,7 @@ def _verdict(summary: Summary, pairs: list[Comparison]) -> str:
         return f"{many} no difference beyond chance." if len(tested) == 1 else f"{many} a difference beyond chance."
     largest = max(clear, key=lambda c: abs(c.difference.value if c.difference else 0))
     count = f"{len(clear)} of {len(tested)} comparisons show" if len(tested) > 1 else "The comparison shows"
-    return (
-        f"{count} a difference beyond chance: {versus(summary, largest)}, {interval(largest.difference, signed=True)}."
-    )
+    return f"{count} a difference beyond chance: {versus(summary, largest)}, {interval(largest.difference, with_sign=True)}."
 
 
 def is_clear(comparison: Comparison) -> bool:
@@ -66,15 +64,24 @@ def versus(summary: Summary, c: Comparison) -> str:
     return f"{words} ({shared})" if shared else words
 
 
-def interval(estimate: Estimate | None, signed: bool = False) -> str:
+def interval(estimate: Estimate | None, with_sign: bool = False) -> str:
     """`0.617 (0.486 to 0.736)`."""
     if estimate is None:
         return "none"
-    sign = "+" if signed else ""
-    value = f"{estimate.value:{sign}.3f}"
+    written = signed if with_sign else _plain
     if estimate.low is None or estimate.high is None:
-        return f"{value} (no interval)"
-    return f"{value} ({estimate.low:{sign}.3f} to {estimate.high:{sign}.3f})"
+        return f"{written(estimate.value)} (no interval)"
+    return f"{written(estimate.value)} ({written(estimate.low)} to {written(estimate.high)})"
+
+
+def signed(value: float) -> str:
+    """`+0.031`; a difference that rounds to 0 has no sign."""
+    text = f"{value:+.3f}"
+    return text if float(text) else "0.000"
+
+
+def _plain(value: float) -> str:
+    return f"{value:.3f}"
 
 
 def span(estimate: Estimate) -> str:
@@ -96,8 +103,8 @@ def comparison(summary: Summary, c: Comparison) -> str:
     name = versus(summary, c)
     if c.difference is None:
         return f"{name}: {c.reason}"
-    line = f"{name}: {interval(c.difference, signed=True)}, p {chance(c.p)}, adjusted {chance(c.p_adjusted)}"
-    line += f"; {len(c.rose)} documents rose, {len(c.fell)} fell"
+    line = f"{name}: {interval(c.difference, with_sign=True)}, p {chance(c.p)}, adjusted {chance(c.p_adjusted)}"
+    line += f"; {len(c.rose)} document{'' if len(c.rose) == 1 else 's'} rose, {len(c.fell)} fell"
     return line + (f"; NOT LIKE WITH LIKE: {'; '.join(c.unlike)}" if c.unlike else "")
 
 

@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 
 from evalsweep.stats.compare import difference, flipped, holm, sign_flip
+from evalsweep.stats.components import components
+from evalsweep.stats.power import Noise
 from evalsweep.stats.questions import SHARES
 from evalsweep.summary.documents import Table
 from evalsweep.summary.types import Cell, Comparison
@@ -67,8 +69,16 @@ def _compared(axis: str, i: int, j: int, cells: Sequence[Cell], tables: Sequence
         method=test.method,
         rose=tuple(shared[k] for k in rose),
         fell=tuple(shared[k] for k in fell),
+        noise=_noise(x, y, a.identical and b.identical),
         unlike=tuple(unlike),
     )
+
+
+def _noise(x: np.ndarray, y: np.ndarray, identical: bool) -> Noise:
+    """Variances of the difference of one document and run; runs are paired as they come, the rest is left out."""
+    runs = 1 if identical else min(x.shape[1], y.shape[1])
+    found = components(y[:, :runs] - x[:, :runs])
+    return Noise(float(found.documents), float(found.runs), float(found.rest))
 
 
 def _paired(left: Table, right: Table) -> tuple[list[str], np.ndarray, np.ndarray]:

@@ -104,7 +104,7 @@ def _alarms(records: Sequence[Record]) -> list[str]:
     for (task, *_), alarms in found.items():
         worst = max(alarms, key=lambda alarm: alarm.count)
         partly = worst.total and len(alarms) < runs[task]
-        some = f" (the worst of {len(alarms)} runs with such, of {runs[task]})" if partly else ""
+        some = f" (at worst; in {len(alarms)} of {runs[task]} runs)" if partly else ""
         lines.append(worst.message + some)
     return list(dict.fromkeys(lines))
 

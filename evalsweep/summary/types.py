@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass, fields, is_dataclass
 from typing import Any
 
 from evalsweep.stats.estimate import Estimate
+from evalsweep.stats.power import Noise
 from evalsweep.stats.runs import Spread
 
 SCHEMA = 1
@@ -93,8 +94,9 @@ class Comparison:
     """Two cells that differ along one axis: b less a, on the same documents.
 
     `a` and `b` are positions in the summary's cells. `p` is that of a sign-flip test, `p_adjusted` Holm's over all
-    comparisons of the summary. `rose` and `fell` are documents whose mean score changed by more than one half. `unlike`
-    names what else differs between the sides; `reason` says why there is no difference to give.
+    comparisons of the summary. `rose` and `fell` are documents whose mean score changed by more than one half.
+    `noise` is that of such a difference, for planning. `unlike` names what else differs between the sides; `reason`
+    says why there is no difference to give.
     """
 
     axis: str
@@ -106,6 +108,7 @@ class Comparison:
     method: str | None
     rose: tuple[str, ...] = ()
     fell: tuple[str, ...] = ()
+    noise: Noise | None = None
     unlike: tuple[str, ...] = ()
     reason: str | None = None
 

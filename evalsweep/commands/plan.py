@@ -1,0 +1,135 @@
+"""`evalsweep plan --detect DIFFERENCE [--from SWEEP]`: how many questions and runs it takes, before money is spent."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+
+from evalsweep import inputs
+from evalsweep.errors import BadInput
+from evalsweep.report import words
+from evalsweep.report.plan import Plan, Speed, terminal
+from evalsweep.stats.power import POWER, Noise, noise_of
+from evalsweep.summary.types import Cell, Comparison, Summary
+from evalsweep.terminal import complain, say, tolerate_any_encoding, width
+
+OK, BAD_INPUT = 0, 2
+SIZES = {"gsm8k": 1319, "humaneval": 164, "mmlu": 14042, "sample": 60, "sample_choice": 40}  # their test splits
+ALIKE = 0.8  # correlation of documents between two versions of a model, where it is not measured
+
+
+def run(argv: Sequence[str]) -> int:
+    """Print the plan; gives the exit code: 0 done, 2 bad input."""
+    tolerate_any_encoding()
+    args = _parser().parse_args(list(argv))
+    try:
+        _check(args)
+        say(terminal(_from_sweep(args) if args.source else _assumed(args), width()))
+    except BadInput as e:
+        complain(str(e))
+        return BAD_INPUT
+    return OK
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="evalsweep plan", description=__doc__)
+    parser.add_argument("--detect", type=float, required=True, help="the difference to find, such as 0.02 for 2 points")
+    parser.add_argument("--from", dest="source", type=Path, help="a sweep: its noise and speed are used")
+    parser.add_argument("--task", help=f"which task of the sweep; without one, a size ({', '.join(SIZES)})")
+    parser.add_argument("--documents", type=int, help="questions that there are; default: those of the sweep or task")
+    parser.add_argument("--runs", type=int, help="runs of each side; default: those of the sweep, or 1")
+    parser.add_argument("--accuracy", type=float, default=0.5, help="without a sweep: the score, 0.5 is the worst case")
+    parser.add_argument(
+        "--correlation", type=float, help=f"of documents between the sides, where it is not measured; default {ALIKE}"
+    )
+    parser.add_argument("--unpaired", action="store_true", help="the two sides answer different questions")
+    parser.add_argument("--power", type=float, default=POWER, help=f"chance that it is found; default {POWER}")
+    return parser
+
+
+def _check(args: argparse.Namespace) -> None:
+    if not 0 < args.detect < 1:
+        raise BadInput(f"--detect {args.detect:g}", "must lie between 0 and 1, as scores do", "--detect 0.02")
+    if not 0 < args.power < 1:
+        raise BadInput(f"--power {args.power:g}", "must lie between 0 and 1", "--power 0.8")
+    if not 0 < args.accuracy < 1:
+        raise BadInput(f"--accuracy {args.accuracy:g}", "must lie between 0 and 1", "--accuracy 0.7")
+    if args.correlation is not None and not 0 <= args.correlation <= 1:
+        raise BadInput(f"--correlation {args.correlation:g}", "must lie between 0 and 1", "--correlation 0.8")
+    for name, value in (("--documents", args.documents), ("--runs", args.runs)):
+        if value is not None and value < 1:
+            raise BadInput(f"{name} {value}", "must be at least 1", f"{name} 3")
+
+
+def _assumed(args: argparse.Namespace) -> Plan:
+    """Without a sweep: documents that are all or nothing, the worst case."""
+    documents = args.documents or SIZES.get(args.task)
+    if documents is None:
+        given = f"--task {args.task}" if args.task else "evalsweep plan"
+        raise BadInput(given, f"say how many questions there are, or name one of {', '.join(SIZES)}", "--documents 500")
+    correlation = _correlation(args)
+    variance = args.accuracy * (1 - args.accuracy)
+    source = f"assumed: score {args.accuracy:g}, documents all or nothing, {_pairing(args, correlation)}"
+    noise = noise_of(variance, 0.0, 0.0, correlation)
+    return Plan(args.detect, args.power, noise, source, documents, args.runs or 1, None)
+
+
+def _correlation(args: argparse.Namespace) -> float:
+    if args.unpaired:
+        return 0.0
+    return ALIKE if args.correlation is None else float(args.correlation)
+
+
+def _pairing(args: argparse.Namespace, correlation: float) -> str:
+    return "different questions" if args.unpaired else f"the same questions, correlated by {correlation:g}"
+
+
+def _from_sweep(args: argparse.Namespace) -> Plan:
+    summary = inputs.load(args.source).summary
+    tasks = summary.by_task()
+    task = args.task or next(iter(tasks), None)
+    if task not in tasks:
+        known = ", ".join(tasks) or "none: no run has a score"
+        raise BadInput(f"--task {task}", f"is not in {args.source}; it has {known}", None)
+    cell = max(tasks[task], key=lambda c: c.spread.mean * (1 - c.spread.mean))
+    if cell.variance is None:
+        raise BadInput(
+            str(args.source), f"{cell.name}: {cell.questions.reason or 'no document is known'}", "another sweep"
+        )
+    noise, source = _noise(args, summary, task, cell)
+    return Plan(
+        args.detect,
+        args.power,
+        noise,
+        source,
+        args.documents or cell.documents,
+        args.runs or len(cell.runs),
+        _speed(cell),
+    )
+
+
+def _noise(args: argparse.Namespace, summary: Summary, task: str, cell: Cell) -> tuple[Noise, str]:
+    """Measured from the pair of cells that differs most from document to document, else from one cell."""
+    pairs = [c for c in summary.comparisons if summary.cells[c.a].task == task and c.noise is not None]
+    if pairs and not args.unpaired and args.correlation is None:
+        pair = max(pairs, key=_size)
+        if pair.noise is not None and _size(pair) > 0:
+            return pair.noise, f"measured: {words.versus(summary, pair)}"
+    assert cell.variance is not None
+    correlation = _correlation(args)
+    noise = noise_of(cell.variance.documents, cell.variance.runs, cell.variance.rest, correlation)
+    return noise, f"measured: {cell.name}; assumed: {_pairing(args, correlation)}"
+
+
+def _size(pair: Comparison) -> float:
+    return pair.noise.documents + pair.noise.runs + pair.noise.rest if pair.noise else 0.0
+
+
+def _speed(cell: Cell) -> Speed | None:
+    seconds = sum(run.seconds for run in cell.runs)
+    if seconds <= 0 or not cell.documents:
+        return None
+    tokens = [run.tokens for run in cell.runs if run.tokens]
+    rate = sum(tokens) / seconds if len(tokens) == len(cell.runs) else None
+    return Speed(seconds / len(cell.runs) / cell.documents, rate)
