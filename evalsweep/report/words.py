@@ -20,9 +20,8 @@ def headline(summary: Summary) -> list[str]:
             start = f"{task}: {best.metric} {best.spread.mean:.3f} ({facts})"
         else:
             which = ", ".join(f"{k} {shown(v)}" for k, v in best.differs.items())
-            start = (
-                f"{task}: of {len(cells)} cells {which} has the highest {best.metric}, {best.spread.mean:.3f} ({facts})"
-            )
+            most = f"the highest {best.metric}, {best.spread.mean:.3f}"
+            start = f"{task}: of {len(cells)} cells {which} has {most} ({facts})"
         found.append(f"{start}; on {best.questions.target} {_between(best.questions)}.")
         pairs = [c for c in summary.comparisons if summary.cells[c.a].task == task]
         if pairs:

@@ -189,6 +189,6 @@ def holm(p_values: Sequence[float]) -> list[float]:
 
 def flipped(a_DR: ArrayLike, b_DR: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
     """Positions of the documents whose mean score rose and fell by more than one half, the largest change first."""
-    change = np.asarray(b_DR, dtype=float).mean(1) - np.asarray(a_DR, dtype=float).mean(1)
+    change = np.round(np.asarray(b_DR, dtype=float).mean(1) - np.asarray(a_DR, dtype=float).mean(1), 9)
     order = np.argsort(-np.abs(change), kind="stable")
     return order[change[order] > 0.5], order[change[order] < -0.5]
