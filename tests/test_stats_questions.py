@@ -10,7 +10,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evalsweep.stats.components import components
-from evalsweep.stats.estimate import NEW_QUESTIONS, NEW_QUESTIONS_NEW_SHOTS, NEW_QUESTIONS_THESE_SHOTS
 from evalsweep.stats.questions import effective_n, new_questions
 
 # 6 documents x 4 runs
@@ -67,7 +66,7 @@ def test_one_run_of_yes_or_no_answers_is_as_many_questions_as_there_are():
 def test_plain_counts_against_scipy(right, of, low, high):
     estimate = new_questions(column(right, of))
     assert (estimate.low, estimate.high) == (pytest.approx(low, abs=1e-9), pytest.approx(high, abs=1e-9))
-    assert (estimate.target, estimate.n) == (NEW_QUESTIONS, of)
+    assert (estimate.target, estimate.n) == ("new questions", of)
 
 
 def test_the_interval_lies_between_those_of_clopper_and_pearson_and_of_jeffreys():
@@ -91,6 +90,7 @@ def test_groups_that_are_alike_within_count_as_one_question_each():
     assert together.high - together.low == pytest.approx(alone.high - alone.low, rel=0.06), "Student's t for normal"
     assert apart.high - apart.low < 0.4 * (together.high - together.low)
     assert "40 groups" in together.method
+    assert together.target == "new questions, new groups"
 
 
 @pytest.mark.parametrize("groups", [["a"] * 12, list(range(12))])
@@ -112,9 +112,9 @@ def test_a_run_effect_is_added_once_and_only_where_shots_are_resampled():
 
 def test_the_target_says_what_is_new():
     scores = SCORES[:, :2]
-    assert new_questions(scores).target == NEW_QUESTIONS
-    assert new_questions(scores, resampled=True).target == NEW_QUESTIONS_NEW_SHOTS
-    assert new_questions(scores[:, :1], resampled=True).target == NEW_QUESTIONS_THESE_SHOTS
+    assert new_questions(scores).target == "new questions"
+    assert new_questions(scores, resampled=True).target == "new questions, new shots"
+    assert new_questions(scores[:, :1], resampled=True).target == "new questions, these shots"
 
 
 def test_macro_weights_give_the_mean_of_the_groups_means():

@@ -47,7 +47,8 @@ def _verdict(summary: Summary, pairs: list[Comparison]) -> str:
         return f"{many} no difference beyond chance." if len(tested) == 1 else f"{many} a difference beyond chance."
     largest = max(clear, key=lambda c: abs(c.difference.value if c.difference else 0))
     count = f"{len(clear)} of {len(tested)} comparisons show" if len(tested) > 1 else "The comparison shows"
-    return f"{count} a difference beyond chance: {versus(summary, largest)}, {interval(largest.difference, with_sign=True)}."
+    by = interval(largest.difference, with_sign=True)
+    return f"{count} a difference beyond chance: {versus(summary, largest)}, {by}."
 
 
 def is_clear(comparison: Comparison) -> bool:

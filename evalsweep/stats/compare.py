@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from evalsweep.stats.components import Components, components
-from evalsweep.stats.estimate import NEW_QUESTIONS, NEW_QUESTIONS_NEW_SHOTS, Estimate, check_level
+from evalsweep.stats.estimate import Estimate, check_level, new_questions_target
 from evalsweep.stats.questions import FLOOR, _student
 
 METHOD = "paired by document, two half-seen flips added"
@@ -64,7 +64,7 @@ def difference(
     found = components(mean_D, groups_D, weights_D)
     value = float(found.mean)
     method = METHOD if shares else "paired by document, Student's t"
-    target = NEW_QUESTIONS_NEW_SHOTS if resampled and min(a.shape[1], b.shape[1]) > 1 else NEW_QUESTIONS
+    target = new_questions_target(found.G < found.D, resampled, min(a.shape[1], b.shape[1]))
     if found.D == 1:
         return Estimate(value, None, None, level, method, target, 1, "one document: no interval for new questions")
     middle, half = difference_interval(found, mean_D[:, 0], sides if resampled else [], shares, level)

@@ -74,7 +74,8 @@ def components(
     D, R = x.shape[-2:]
     w = np.full(D, 1 / D) if weights_D is None else np.asarray(weights_D, dtype=float) / np.sum(weights_D)
     means_D = x.mean(-1, dtype=float)
-    mean, plain = means_D @ w, means_D.mean(-1)
+    plain = means_D.mean(-1)
+    mean = plain if weights_D is None else means_D @ w
     ss_D = ((means_D - plain[..., None]) ** 2).sum(-1)
     documents, runs, rest = _crossed(x, plain, ss_D)
     group = None if groups_D is None else np.unique(np.asarray(groups_D), return_inverse=True)[1]

@@ -8,9 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 SAME_QUESTIONS = "same questions, another run"
-NEW_QUESTIONS = "new questions"
-NEW_QUESTIONS_NEW_SHOTS = "new questions, new shots"
-NEW_QUESTIONS_THESE_SHOTS = "new questions, these shots"
+NEW_QUESTIONS, NEW_GROUPS, NEW_SHOTS, THESE_SHOTS = "new questions", "new groups", "new shots", "these shots"
 
 
 @dataclass(frozen=True)
@@ -29,6 +27,12 @@ class Estimate:
     target: str
     n: int
     reason: str | None = None
+
+
+def new_questions_target(grouped: bool, resampled: bool, runs: int) -> str:
+    """What is new beside the questions: their groups, and the shots where more than one set of them was seen."""
+    shots = [] if not resampled else [NEW_SHOTS if runs > 1 else THESE_SHOTS]
+    return ", ".join([NEW_QUESTIONS, *([NEW_GROUPS] if grouped else []), *shots])
 
 
 def check_level(level: float) -> None:

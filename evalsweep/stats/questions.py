@@ -8,13 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from evalsweep.stats.components import Components, components
-from evalsweep.stats.estimate import (
-    NEW_QUESTIONS,
-    NEW_QUESTIONS_NEW_SHOTS,
-    NEW_QUESTIONS_THESE_SHOTS,
-    Estimate,
-    check_level,
-)
+from evalsweep.stats.estimate import Estimate, check_level, new_questions_target
 
 SHARES = "Beta with effective n"
 MEANS = "Student's t over documents"
@@ -58,9 +52,7 @@ def new_questions(
     found = components(scores_DR, groups_D, weights_D)
     if shares and (np.min(scores_DR) < 0 or np.max(scores_DR) > 1):
         raise ValueError("a score lies outside [0, 1]")
-    target = NEW_QUESTIONS
-    if resampled:
-        target = NEW_QUESTIONS_NEW_SHOTS if found.R > 1 else NEW_QUESTIONS_THESE_SHOTS
+    target = new_questions_target(found.G < found.D, resampled, found.R)
     method = SHARES if shares else MEANS
     if found.G < found.D:
         method += f", {found.G} groups"

@@ -14,7 +14,7 @@ from evalsweep.stats.components import components
 from evalsweep.stats.estimate import NEW_QUESTIONS, Estimate
 from evalsweep.stats.questions import SHARES, new_questions
 from evalsweep.stats.runs import median_interval, run_interval, spread
-from evalsweep.summary.documents import Table, macro_weights, table
+from evalsweep.summary.documents import Scored, Table, macro_weights, table
 from evalsweep.summary.types import Cell, Group, Metric, Run, Variance
 
 Member = tuple[str, Record]  # directory name and record
@@ -99,7 +99,11 @@ def is_resampled(members: Sequence[Member]) -> bool:
 
 def _table(members: Sequence[Member], scores: Mapping[str, Scores], name: str) -> tuple[Table | None, list[str]]:
     task, _, metric = name.partition("/")
-    runs = [(d, scores[d], r.metrics[name]) for d, r in members if d in scores and metric in scores[d].values]
+    runs = [
+        Scored(d, scores[d], r.metrics[name], r.documents)
+        for d, r in members
+        if d in scores and metric in scores[d].values
+    ]
     whole = task == str(members[0][1].headline).partition("/")[0]  # not one of its parts
     if len(runs) < len(members) or not whole:
         return None, []

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -13,6 +13,16 @@ from evalsweep.record import Scores
 
 NAMED = 3  # documents that a line names
 CLOSE = 1e-6
+
+
+@dataclass(frozen=True)
+class Scored:
+    """A run and its documents: the metric that was recorded of them, and how many there were."""
+
+    name: str
+    scores: Scores
+    recorded: float
+    documents: int
 
 
 @dataclass(frozen=True)
@@ -33,28 +43,26 @@ class Table:
         return 1 < len(set(self.groups)) < len(self.documents)
 
 
-def table(runs: Sequence[tuple[str, Scores, float]], metric: str) -> tuple[Table | None, list[str]]:
+def table(runs: Sequence[Scored], metric: str) -> tuple[Table | None, list[str]]:
     """The table of a metric over runs, and a line for whatever is not in it.
-
-    Args:
-        runs: name, scores and recorded metric of each run.
 
     Returns no table where no document is in every run.
     """
     lines: list[str] = []
     columns = []
-    for name, scores, _ in runs:
-        column, complaints = _column(name, scores, metric)
+    for run in runs:
+        column, complaints = _column(run.name, run.scores, metric)
         columns.append(column)
         lines += complaints
     shared = [key for key in columns[0] if all(key in column for column in columns)]
-    for (name, scores, _), column in zip(runs, columns, strict=True):
+    for run, column in zip(runs, columns, strict=True):
         others = dict.fromkeys(key for c in columns for key in c if key not in column)
         if others:
-            lines.append(_unshared(name, others, column, scores))
+            lines.append(_unshared(run.name, others, column, run.scores))
     if not shared:
         return None, lines
-    group = dict(zip(zip(runs[0][1].documents, runs[0][1].hashes, strict=True), runs[0][1].groups, strict=True))
+    first = runs[0].scores
+    group = dict(zip(zip(first.documents, first.hashes, strict=True), first.groups, strict=True))
     found = Table(
         documents=tuple(document for document, _ in shared),
         groups=tuple(group[key] for key in shared),
@@ -103,22 +111,24 @@ def _some(documents: Sequence[str]) -> str:
     return f"{len(documents)} document{'s' if len(documents) > 1 else ''} ({names})"
 
 
-def _weighted(found: Table, runs: Sequence[tuple[str, Scores, float]], metric: str) -> Table:
-    """The table with the weights that give the recorded metric: equal, or equal for each group; or why none do."""
+def _weighted(found: Table, runs: Sequence[Scored], metric: str) -> Table:
+    """The table with the weights that give the recorded metric: equal, or equal for each group; or why none do.
+
+    Runs of which documents or scores are missing cannot tell; where no run can, weights are taken to be equal.
+    """
     equal = by_group = True
-    for _, scores, recorded in runs:
-        values = np.array([np.nan if v is None else v for v in scores.values.get(metric, [])], dtype=float)
-        if not np.isfinite(values).any():
+    for run in runs:
+        values = np.array([np.nan if v is None else v for v in run.scores.values.get(metric, [])], dtype=float)
+        if len(values) != run.documents or not np.isfinite(values).all():
             continue
-        equal &= abs(float(np.nanmean(values)) - recorded) < CLOSE
-        means = [np.nanmean(v) for v in _split(values, scores.groups) if np.isfinite(v).any()]
-        by_group &= abs(float(np.mean(means)) - recorded) < CLOSE
+        equal &= abs(float(values.mean()) - run.recorded) < CLOSE
+        by_group &= abs(float(np.mean([v.mean() for v in _split(values, run.scores.groups)])) - run.recorded) < CLOSE
     if equal:
         return found
     if by_group and found.grouped:
-        return Table(found.documents, found.groups, found.scores_DR, macro_weights(found.groups))
+        return replace(found, weights_D=macro_weights(found.groups))
     reason = f"{metric} is no mean over documents: only another run of the same questions has an interval"
-    return Table(found.documents, found.groups, found.scores_DR, None, reason)
+    return replace(found, reason=reason)
 
 
 def _split(values: np.ndarray, groups: Sequence[str]) -> list[np.ndarray]:

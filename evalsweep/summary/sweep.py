@@ -80,12 +80,12 @@ def _unlike(cells: Sequence[Sequence[tuple[str, Record]]]) -> list[str]:
     """Runs of one cell that are not of like with like: libraries of other versions, another device."""
     lines = []
     for members in cells:
-        found: dict[str, set[str]] = {}
-        for _, record in members:
-            about = {f"version of {k}": v for k, v in versions(record.provenance).items()}
-            for key, value in {**about, "device": record.provenance.get("device")}.items():
-                found.setdefault(key, set()).add(str(value))
-        for key, values in found.items():
+        about = [
+            {**{f"version of {k}": v for k, v in versions(r.provenance).items()}, "device": r.provenance.get("device")}
+            for _, r in members
+        ]
+        for key in dict.fromkeys(key for one in about for key in one):
+            values = {str(one.get(key)) for one in about}
             if len(values) > 1:
                 task = members[0][1].config["task"]["name"]
                 lines.append(f"runs of {task} that count as alike differ in {key}: {', '.join(sorted(values))}")

@@ -1,0 +1,72 @@
+"""Sweeps on disk that no model was needed for: real records and samples with scores of one's choice."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+from conftest import job_of
+from test_store import RECORD
+
+from evalsweep import store
+from evalsweep.identity import config_hash, without_seed
+from evalsweep.provenance import text_hash, value_hash
+from evalsweep.record import Record, Sample
+
+METRIC = "exact_match,number"
+DOCUMENT = Sample("sample", 0, "0", "", "", [], "", [], {})
+
+
+def question(number: int, score: float | None) -> Sample:
+    """Document `number` of the task `sample`, with its score."""
+    prompt = f"Question: What is {number} + {number}?\nAnswer:"
+    answer = f" {2 * number if score else 7 * number + 1}"
+    return replace(
+        DOCUMENT,
+        doc_id=number,
+        doc_hash=text_hash(prompt),
+        prompt=prompt,
+        prompt_hash=text_hash(prompt),
+        target=str(2 * number),
+        responses=[answer],
+        scores={} if score is None else {METRIC: score},
+    )
+
+
+def make_run(
+    sweep: Path,
+    scores: Sequence[float | None],
+    *overrides: str,
+    sample: Callable[[int, float | None], Sample] = question,
+    **changes: Any,
+) -> Path:
+    """Write a finished run with these scores below `sweep`; gives its folder."""
+    config = asdict(job_of(*overrides))
+    samples = [sample(i, score) for i, score in enumerate(scores)]
+    known = [score for score in scores if score is not None]
+    task = config["task"]["name"]
+    record = Record(
+        **{
+            **{name: getattr(RECORD, name) for name in RECORD.__dataclass_fields__},
+            "config": config,
+            "config_hash": config_hash(config),
+            "cell_hash": value_hash(without_seed(config)),
+            "seeds": {"generation": config["seed"]},
+            "metrics": {f"{task}/{METRIC}": sum(known) / len(known) if known else 0.0},
+            "headline": f"{task}/{METRIC}",
+            "responses_hash": value_hash([s.responses for s in samples]),
+            "documents": len(samples),
+            **changes,
+        }
+    )
+    folder = sweep / ("_".join(overrides) or "run")
+    store.write_samples(folder, samples)
+    store.write_record(folder, record)
+    return folder
+
+
+def rewrite(folder: Path, change: Callable[[list[Sample]], list[Sample]]) -> None:
+    """Change the samples of a run, and nothing else."""
+    store.write_samples(folder, change(list(store.read_samples(folder))))

@@ -1,0 +1,260 @@
+"""`evalsweep report` and `evalsweep plan` on sweeps as they come: whole, broken, strange."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from dataclasses import replace
+
+import pytest
+from made_sweeps import METRIC, make_run, rewrite
+
+from evalsweep import store
+from evalsweep.commands import plan, report
+from evalsweep.summary.types import Summary
+
+RIGHT_AND_WRONG = [1.0, 0.0, 1.0, 1.0, 0.0, 1.0, 0.0, 1.0, 1.0, 0.0]
+
+
+@pytest.fixture
+def sweep(tmp_path):
+    """Two temperatures, two seeds, ten documents."""
+    folder = tmp_path / "sweep"
+    for t in (0, 0.5):
+        for seed in (0, 1):
+            scores = [0.0 if t and i == seed else s for i, s in enumerate(RIGHT_AND_WRONG)]
+            make_run(folder, scores, f"seed={seed}", f"temperature={t}")
+    return folder
+
+
+def summary_of(folder) -> Summary:
+    text = (folder / store.SUMMARY).read_text()
+    assert "NaN" not in text
+    assert "Infinity" not in text
+    return Summary.from_json(json.loads(text))
+
+
+def told(capsys) -> str:
+    """All that was said, as one line: the terminal's line breaks say nothing."""
+    found = capsys.readouterr()
+    return " ".join((found.out + found.err).split())
+
+
+def test_a_report_is_made_again_from_disk_and_is_the_same(sweep, capsys):
+    assert report.run([str(sweep)]) == 0
+    files = {p.name: p.read_bytes() for p in sweep.iterdir() if p.is_file()}
+    assert {store.PAGE, store.MARKDOWN, store.SUMMARY, store.RESULTS, "scores.png", "temperature.svg"} <= set(files)
+    assert report.run([str(sweep)]) == 0
+    assert {p.name: p.read_bytes() for p in sweep.iterdir() if p.is_file()} == files
+    assert "temperature 0.5 against 0: -0.050" in told(capsys)
+
+
+def test_the_summary_is_read_as_it_was_written(sweep, capsys):
+    report.run([str(sweep)])
+    summary = summary_of(sweep)
+    (pair,) = summary.comparisons
+    assert (pair.axis, pair.difference.value, pair.rose) == ("temperature", pytest.approx(-0.05), ())
+    assert pair.noise is not None
+    with pytest.raises(ValueError, match="schema 99"):
+        Summary.from_json({**json.loads((sweep / store.SUMMARY).read_text()), "schema": 99})
+    with pytest.raises(ValueError, match="fields"):
+        Summary.from_json({"schema": 1})
+
+
+def test_the_report_goes_where_one_says(sweep, tmp_path, capsys):
+    assert report.run([str(sweep), "--out", str(tmp_path / "else")]) == 0
+    assert (tmp_path / "else" / store.PAGE).exists()
+    assert not (sweep / store.PAGE).exists()
+
+
+@pytest.mark.parametrize("given", ["nowhere", "empty"])
+def test_where_there_is_nothing_one_line_says_what_is_wanted(tmp_path, capsys, given):
+    (tmp_path / "empty").mkdir()
+    assert report.run([str(tmp_path / given)]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert str(tmp_path / given) in line
+    assert "multirun/<day>/<time>" in line
+
+
+def test_a_single_run_is_reported_from_its_own_folder(tmp_path, capsys):
+    folder = make_run(tmp_path, RIGHT_AND_WRONG, "seed=7")
+    assert report.run([str(folder)]) == 0
+    (cell,) = summary_of(folder).cells
+    assert (cell.documents, len(cell.runs), cell.interval.low) == (10, 1, None)
+    assert cell.questions.low == pytest.approx(0.3, abs=0.05)
+    assert "What is 4 + 4" in (folder / store.PAGE).read_text(), "its documents are in the report"
+
+
+def test_a_sweep_without_a_finished_run_is_told_and_written(sweep, capsys):
+    for run in sweep.glob("*/record.json"):
+        record = store.read_record(run.parent)
+        store.write_record(run.parent, replace(record, status="FAILED", error="no memory", metrics={}, headline=None))
+    assert report.run([str(sweep)]) == 1
+    assert "No run has a score." in told(capsys)
+    assert len(summary_of(sweep).failed) == 4
+    assert "no memory" in (sweep / store.PAGE).read_text()
+
+
+def test_a_document_that_one_run_lacks_is_named_and_left_out_of_what_is_told_of_documents(sweep, capsys):
+    rewrite(sweep / "seed=1_temperature=0.5", lambda samples: [s for s in samples if s.doc_id != 3])
+    assert report.run([str(sweep)]) == 1
+    assert "seed=1_temperature=0.5: 1 document (sample/3) of the other runs missing" in told(capsys)
+    cells = summary_of(sweep).cells
+    assert [cell.documents for cell in cells] == [10, 9]
+    assert "of which 9 are shared" in str(summary_of(sweep).comparisons[0].unlike)
+
+
+def test_a_document_that_is_there_twice_counts_once(sweep, capsys):
+    rewrite(sweep / "seed=0_temperature=0", lambda samples: [*samples, samples[2]])
+    assert report.run([str(sweep)]) == 1
+    assert "seed=0_temperature=0: 1 document (sample/2) more than once; the first is taken" in told(capsys)
+    assert summary_of(sweep).cells[0].documents == 10
+
+
+def test_another_question_under_the_same_name_is_not_the_same_document(sweep, capsys):
+    change = lambda samples: [replace(samples[0], doc_hash="other"), *samples[1:]]  # noqa: E731
+    rewrite(sweep / "seed=0_temperature=0", change)
+    assert report.run([str(sweep)]) == 1
+    assert "1 document (sample/0) with another question than in other runs" in told(capsys)
+    assert summary_of(sweep).cells[0].documents == 9
+
+
+def test_runs_without_a_common_document_have_their_scores_and_no_interval_for_new_questions(sweep, capsys):
+    rewrite(sweep / "seed=0_temperature=0", lambda samples: [replace(s, doc_hash="x") for s in samples])
+    assert report.run([str(sweep)]) == 1
+    cell = summary_of(sweep).cells[0]
+    assert (cell.spread.mean, cell.questions.low) == (0.6, None)
+    assert cell.questions.reason
+
+
+def test_a_score_that_is_not_a_number_is_named_and_left_out(sweep, capsys):
+    change = lambda samples: [replace(samples[0], scores={METRIC: float("nan")}), *samples[1:]]  # noqa: E731
+    rewrite(sweep / "seed=0_temperature=0", change)
+    assert report.run([str(sweep)]) == 1
+    assert f"seed=0_temperature=0: 1 document (sample/0) without a score of {METRIC}" in told(capsys)
+
+
+def test_samples_that_are_cut_off_or_gone_are_named_with_their_path(sweep, capsys):
+    cut, gone = (sweep / f"seed={s}_temperature=0.5" / store.SAMPLES for s in (0, 1))
+    cut.write_bytes(cut.read_bytes()[:150])
+    gone.unlink()
+    assert report.run([str(sweep)]) == 1
+    said = told(capsys)
+    assert str(cut.parent) in said
+    assert str(gone.parent) in said
+    assert [cell.questions.low is None for cell in summary_of(sweep).cells] == [False, True]
+
+
+def test_a_line_that_is_no_sample_is_named_with_its_path(sweep, capsys):
+    path = sweep / "seed=0_temperature=0" / store.SAMPLES
+    path.write_bytes(gzip.compress(b'{"doc_id": 1}\n'))
+    assert report.run([str(sweep)]) == 1
+    assert f"{path.parent}: the samples cannot be read" in told(capsys)
+
+
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [('{"schema": 2, "run_id"', "record.json"), ('{"schema": 77}', "schema 77 is not 2"), ("[]", "schema None")],
+)
+def test_a_broken_record_is_named_with_its_path_and_the_rest_is_reported(sweep, capsys, content, why):
+    path = sweep / "seed=0_temperature=0" / store.RECORD
+    path.write_text(content)
+    assert report.run([str(sweep)]) == 1
+    said = told(capsys)
+    assert str(path) in said
+    assert why in said
+    assert [len(cell.runs) for cell in summary_of(sweep).cells] == [2, 1] or [
+        len(cell.runs) for cell in summary_of(sweep).cells
+    ] == [1, 2]
+
+
+@pytest.mark.parametrize("score", [0.0, 1.0])
+def test_all_right_and_all_wrong_have_an_interval_with_one_open_end(tmp_path, capsys, score):
+    folder = make_run(tmp_path, [score] * 20, "seed=0")
+    assert report.run([str(folder)]) == 0
+    questions = summary_of(folder).cells[0].questions
+    assert (questions.low, questions.high)[int(score)] == score
+    assert 0.8 < questions.high - questions.low + 0.75 < 0.95
+
+
+def test_one_document_has_a_score_and_no_interval(tmp_path, capsys):
+    folder = make_run(tmp_path, [1.0], "seed=0")
+    assert report.run([str(folder)]) == 0
+    assert summary_of(folder).cells[0].questions.low is None
+    assert "one document: no interval for new questions" in told(capsys)
+
+
+def test_a_metric_that_is_no_mean_over_documents_has_an_interval_for_another_run_alone(tmp_path, capsys):
+    for seed, corpus in ((0, 31.5), (1, 30.1), (2, 33.3)):
+        changes = {"metrics": {f"sample/{METRIC}": corpus}, "responses_hash": str(seed)}
+        make_run(tmp_path, RIGHT_AND_WRONG, f"seed={seed}", **changes)
+    assert report.run([str(tmp_path)]) == 0
+    (cell,) = summary_of(tmp_path).cells
+    assert cell.interval.low is not None
+    assert (cell.questions.low, "no mean over documents" in str(cell.questions.reason)) == (None, True)
+
+
+def test_groups_have_scores_of_their_own_and_make_the_interval_longer(tmp_path, capsys):
+    from made_sweeps import question
+
+    def grouped(number, score):
+        return replace(question(number, score), task=f"subject_{number % 4}", doc_id=number // 4)
+
+    scores = [float(i % 4 < 2) for i in range(40)]
+    for seed in (0, 1):
+        make_run(tmp_path, scores, f"seed={seed}", sample=grouped, responses_hash=str(seed))
+    assert report.run([str(tmp_path)]) == 0
+    (cell,) = summary_of(tmp_path).cells
+    assert (cell.groups[0].name, cell.groups[0].questions.value, cell.groups[0].questions.n) == ("subject_0", 1.0, 10)
+    assert cell.macro.value == pytest.approx(0.5)
+    assert cell.questions.high - cell.questions.low > 0.6, "whole groups are right or wrong: four are few"
+    assert "subject_3" in (tmp_path / store.PAGE).read_text()
+
+
+def test_a_comparison_of_unlike_with_unlike_says_so_first(sweep, capsys):
+    for folder in sweep.glob("*temperature=0.5"):
+        record = store.read_record(folder)
+        store.write_record(folder, replace(record, provenance={"versions": {"torch": "2.8"}, "device": "cuda"}))
+    assert report.run([str(sweep)]) == 0
+    assert "NOT LIKE WITH LIKE: device: None and cuda; version of torch: None and 2.8" in told(capsys)
+
+
+def test_runs_of_one_cell_with_other_libraries_are_an_alarm(sweep, capsys):
+    folder = sweep / "seed=1_temperature=0"
+    store.write_record(folder, replace(store.read_record(folder), provenance={"versions": {"torch": "1.0"}}))
+    report.run([str(sweep)])
+    assert "runs of sample that count as alike differ in version of torch: 1.0, None" in told(capsys)
+
+
+def test_a_plan_from_a_sweep_uses_its_noise_and_speed(sweep, capsys):
+    assert plan.run(["--detect", "0.02", "--from", str(sweep)]) == 0
+    said = told(capsys)
+    assert "measured: temperature 0.5 against 0" in said
+    assert "10 documents and 2 runs a side find a difference of" in said
+    assert "0.20 s a document and run" in said
+
+
+def test_a_plan_without_a_sweep_says_what_it_assumes(capsys):
+    assert plan.run(["--detect", "0.02", "--task", "gsm8k"]) == 0
+    said = told(capsys)
+    assert "1,319 documents and 1 run a side find a difference of 0.0244" in said
+    assert "assumed: score 0.5, documents all or nothing" in said
+    assert "no number of runs suffices" in said
+
+
+@pytest.mark.parametrize(
+    ("given", "why"),
+    [
+        (["--detect", "2"], "--detect 2: must lie between 0 and 1"),
+        (["--detect", "0.02"], "say how many questions there are"),
+        (["--detect", "0.02", "--task", "other"], "--task other: say how many"),
+        (["--detect", "0.02", "--documents", "0"], "--documents 0: must be at least 1"),
+        (["--detect", "0.02", "--power", "1"], "--power 1: must lie"),
+        (["--detect", "0.02", "--correlation", "-1"], "--correlation -1"),
+        (["--detect", "0.02", "--from", "nowhere"], "nowhere: is no folder"),
+    ],
+)
+def test_a_plan_that_cannot_be_made_is_refused_in_one_line(capsys, given, why):
+    assert plan.run(given) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert why in line
