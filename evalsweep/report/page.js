@@ -74,7 +74,7 @@
   };
 
   function found() {
-    const query = at("search").value.trim().toLowerCase().split(/\s+/).filter(Boolean);
+    const query = [...at("search").value.toLowerCase().matchAll(/"([^"]+)"|(\S+)/g)].map((m) => m[1] ?? m[2]);
     const keep = FILTERS[at("filter").value];
     const rows = tables[state.task].rows.filter((row) => keep(row) && query.every((word) => row.words.includes(word)));
     if (state.by === null) return rows.sort(ORDERS[at("sort").value]);
