@@ -3,7 +3,8 @@
     <output>/<model>/results_<time>.json          scores and settings of a run
     <output>/<model>/samples_<task>_<time>.jsonl  a line a document and filter
 
-Older versions have no time in their names, or write <output>.json; all are found by what stands in them.
+Older versions have no time in their names, or the model's; some runs are named by their user. All are found by what
+stands in them. Whatever is not as lm_eval writes it is a ValueError with the file's path.
 """
 
 from __future__ import annotations
@@ -11,8 +12,10 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import os
 import re
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -21,14 +24,47 @@ from evalsweep.errors import first_line
 from evalsweep.identity import config_hash, without_seed
 from evalsweep.provenance import text_hash, value_hash
 from evalsweep.record import FINISHED, Record, Sample, Scores
+from evalsweep.redact import redact_tree
 
 _PREFERRED = ("exact_match", "acc", "acc_norm", "pass@1", "pass_at_1", "em", "f1")  # what people mean by a task's score
 
 
 def find(path: Path) -> list[Path]:
-    """The results files below a folder, oldest first."""
-    files = [p for p in path.rglob("*.json") if p.name.startswith("results") or p.name == f"{path.name}.json"]
-    return sorted((p for p in files if p.name != "results_summary.json"), key=lambda p: (p.name, str(p)))
+    """The results files below a folder, links followed, oldest first."""
+    found, seen = [], set()
+    for folder, folders, files in os.walk(path, followlinks=True):
+        here = os.path.realpath(folder)
+        if here in seen:
+            folders.clear()
+            continue
+        seen.add(here)
+        found += [Path(folder) / name for name in files if name.endswith(".json") and _is_results(Path(folder) / name)]
+    return sorted(found, key=lambda p: (p.name, str(p)))
+
+
+def _is_results(file: Path) -> bool:
+    """Whether a file is called as lm_eval calls its results, or begins as they do."""
+    if file.name in ("results_summary.json", "summary.json"):  # evalsweep's own
+        return False
+    if re.fullmatch(r"results(_.*)?\.json", file.name):
+        return True
+    try:
+        with file.open("rb") as f:
+            return re.match(rb'\s*{\s*"results"\s*:', f.read(200)) is not None
+    except OSError:
+        return False
+
+
+@contextmanager
+def _named(file: Path) -> Iterator[None]:
+    """Whatever goes wrong with what stands in a file becomes a ValueError with its path."""
+    try:
+        yield
+    except FileNotFoundError:
+        raise
+    except (ValueError, TypeError, LookupError, AttributeError, RecursionError, OverflowError) as e:
+        text = first_line(e)
+        raise ValueError(text if str(file.parent) in text else f"{file}: not as lm_eval writes it ({text})") from e
 
 
 def read_records(file: Path) -> list[tuple[str, Record]]:
@@ -36,13 +72,19 @@ def read_records(file: Path) -> list[tuple[str, Record]]:
 
     Errors: ValueError with the path for a file that is broken or no such results; OSError.
     """
-    try:
-        data = json.loads(file.read_text(errors="surrogateescape"))
-    except ValueError as e:
-        raise ValueError(f"{file}: {first_line(e)}") from e
-    if not isinstance(data, dict) or not isinstance(data.get("results"), dict) or "config" not in data:
-        raise ValueError(f"{file}: no results of lm_eval: they hold `results` and `config`")
-    return [(task, _record(file, data, task)) for task in _tops(data)]
+    with _named(file):
+        data = _read(file)
+        tops = _tops(data)
+        if not tops:
+            raise ValueError("no task in it has a score")
+        return [(task, _record(file, data, task)) for task in tops]
+
+
+def _read(file: Path) -> dict[str, Any]:
+    data = json.loads(file.read_text(errors="replace"))
+    if not isinstance(data, dict) or not all(isinstance(data.get(key), dict) for key in ("results", "config")):
+        raise ValueError("results of lm_eval hold `results` and `config`")
+    return data
 
 
 def read_scores(file: Path, task: str) -> Scores:
@@ -50,7 +92,10 @@ def read_scores(file: Path, task: str) -> Scores:
 
     Errors: ValueError with the path for a file that is broken; OSError, FileNotFoundError where there is none.
     """
-    return Scores.of((s.task, s.doc_id, s.doc_hash, s.scores) for s in read_samples(file, task))
+    rows = ((s.task, s.doc_id, s.doc_hash, s.scores) for s in read_samples(file, task))
+    with _named(file):
+        parts = _parts(_read(file), task)
+    return Scores.of(str(_samples_file(file, parts[0]) if len(parts) == 1 else file), rows)
 
 
 def read_samples(file: Path, task: str) -> Iterator[Sample]:
@@ -58,25 +103,28 @@ def read_samples(file: Path, task: str) -> Iterator[Sample]:
 
     Errors: as for `read_scores`.
     """
-    data = json.loads(file.read_text(errors="surrogateescape"))
-    for part in _parts(data, task):
-        yield from _merged(_samples_file(file, part), part)
+    with _named(file):
+        parts = _parts(_read(file), task)
+    for part in parts:
+        samples = _samples_file(file, part)
+        with _named(samples):
+            yield from _merged(samples, part)
 
 
 def _tops(data: Mapping[str, Any]) -> list[str]:
     """Tasks and groups that belong to no other group."""
     groups: Mapping[str, list[str]] = data.get("group_subtasks") or {}
-    within = {part for parts in groups.values() for part in parts}
+    within = {part for group, parts in groups.items() for part in parts if part != group}
     scored = [name for name in data["results"] if name not in within and _numbers(data["results"][name])]
     # a group without a score of its own is as good as its parts
     bare = [name for name in groups if name not in within and not _numbers(data["results"].get(name, {}))]
     return scored + [p for name in bare for p in _parts(data, name) if p not in scored]
 
 
-def _parts(data: Mapping[str, Any], task: str) -> list[str]:
+def _parts(data: Mapping[str, Any], task: str, above: tuple[str, ...] = ()) -> list[str]:
     """The tasks of a group, of its groups too; a task itself."""
-    parts = (data.get("group_subtasks") or {}).get(task) or []
-    return [leaf for part in parts for leaf in _parts(data, part)] if parts else [task]
+    parts = [part for part in (data.get("group_subtasks") or {}).get(task) or [] if part not in (task, *above)]
+    return [leaf for part in parts for leaf in _parts(data, part, (task, *above))] if parts else [task]
 
 
 def _numbers(values: Mapping[str, Any]) -> dict[str, float]:
@@ -92,7 +140,7 @@ def _record(file: Path, data: Mapping[str, Any], task: str) -> Record:
     about = data["config"]
     metrics = {f"{task}/{metric}": v for metric, v in _numbers(data["results"][task]).items() if math.isfinite(v)}
     headline = next(
-        (f"{task}/{m}" for p in _PREFERRED for m in _named(metrics, task) if m.partition(",")[0] == p), None
+        (f"{task}/{m}" for p in _PREFERRED for m in _names(metrics, task) if m.partition(",")[0] == p), None
     )
     seeds = {
         k: about.get(f"{v}_seed") for k, v in (("generation", "torch"), ("fewshot", "fewshot"), ("python", "random"))
@@ -132,7 +180,7 @@ def _record(file: Path, data: Mapping[str, Any], task: str) -> Record:
     )
 
 
-def _named(metrics: Mapping[str, float], task: str) -> list[str]:
+def _names(metrics: Mapping[str, float], task: str) -> list[str]:
     return [name.removeprefix(f"{task}/") for name in metrics]
 
 
@@ -146,24 +194,32 @@ def _config(data: Mapping[str, Any], task: str, seeds: Mapping[str, Any]) -> dic
     asked = about.get("gen_kwargs") or {}
     if isinstance(asked, str):
         asked = dict(pair.partition("=")[::2] for pair in asked.split(",") if pair)
-    name = str(data.get("model_name") or arguments.get("pretrained") or about.get("model"))
-    return {
+    config = {
         "model": {
-            "name": name.rstrip("/").rpartition("/")[2],
-            **{k: v for k, v in arguments.items() if k not in ("pretrained", "api_key")},
+            # whole: models of one name may lie in different folders
+            "name": str(arguments.get("pretrained") or data.get("model_name") or about.get("model")),
+            "kind": about.get("model"),
+            **{k: v for k, v in arguments.items() if k != "pretrained"},
             "chat_template": data.get("chat_template_sha"),
+            "multiturn": data.get("fewshot_as_multiturn"),
         },
-        "task": {"name": task, "num_fewshot": shots, "limit": about.get("limit")},
+        "task": {
+            "name": task,
+            "num_fewshot": shots,
+            "limit": about.get("limit"),
+            "version": (data.get("versions") or {}).get(task),
+        },
         "prompt": {
             "name": "text" if data.get("system_instruction") else "none",
             "system": data.get("system_instruction"),
         },
         # another seed draws other examples, where there are any
-        "fewshot": {"name": "resampled" if shots else "none", "seed": seeds["fewshot"]},
+        "fewshot": {"name": "resampled" if shots else "none", "seed": seeds["fewshot"] if shots else None},
         "temperature": _temperature(asked),
         "decoding": {k: v for k, v in asked.items() if k != "temperature"},
         "seed": seeds["generation"],
     }
+    return dict(redact_tree(config))
 
 
 def _temperature(asked: Mapping[str, Any]) -> float | None:
@@ -178,35 +234,42 @@ def _samples_file(file: Path, task: str) -> Path:
 
     Errors: FileNotFoundError where there are none, as without --log_samples.
     """
-    stamp = file.stem.removeprefix("results").lstrip("_")
-    for name in (f"samples_{task}_{stamp}.jsonl", f"samples_{task}.jsonl", f"{file.stem}_{task}.jsonl"):
-        if (file.parent / name).exists():
-            return file.parent / name
-    raise FileNotFoundError(f"no samples_{task}_{stamp}.jsonl beside {file.name}: lm_eval writes it with --log_samples")
+    time = re.search(r"_?(\d{4}-\d\d-\d\dT.*)$", file.stem)
+    names = (
+        [f"samples_{task}_{time.group(1)}.jsonl"] if time else [f"samples_{task}.jsonl", f"{file.stem}_{task}.jsonl"]
+    )
+    found = [file.parent / name for name in names if (file.parent / name).exists()]
+    if not found and not time:  # version 0.4.0 put the model's arguments first
+        found = sorted(p for p in file.parent.glob("*.jsonl") if p.name.endswith(f"_{task}.jsonl"))
+    if not found:
+        raise FileNotFoundError(f"no {names[0]} beside {file}: lm_eval writes it with --log_samples")
+    return found[0]
 
 
 def _lines(path: Path) -> Iterator[dict[str, Any]]:
-    with path.open(encoding="utf-8", errors="surrogateescape") as f:
+    with path.open(encoding="utf-8", errors="replace") as f:
         for number, line in enumerate(f, 1):
             try:
                 row = json.loads(line)
-            except ValueError as e:
+            except (ValueError, RecursionError) as e:
                 raise ValueError(f"{path}: line {number}: {first_line(e)}") from e
-            if not isinstance(row, dict) or "doc_id" not in row:
-                raise ValueError(f"{path}: line {number}: no sample of lm_eval")
+            if not isinstance(row, dict) or not isinstance(row.get("doc_id"), int):
+                raise ValueError(f"{path}: line {number}: no sample of lm_eval, which has a doc_id")
             yield row
 
 
 def _merged(path: Path, task: str) -> Iterator[Sample]:
-    """One sample a document: lm_eval writes a line for each filter, not always side by side."""
-    rows: dict[int, list[dict[str, Any]]] = {}
+    """One sample a document: lm_eval writes a line for each filter, not always side by side.
+
+    A document that is there again is given again: whoever counts them tells it.
+    """
+    rows: dict[tuple[int, int], list[dict[str, Any]]] = {}
+    times: dict[tuple[int, Any], int] = {}
     for row in _lines(path):
-        same = rows.setdefault(int(row["doc_id"]), [])
-        if row.get("filter") in [r.get("filter") for r in same]:
-            yield _sample(task, [row])  # a document that is there twice: told by whoever counts them
-        else:
-            same.append(row)
-    for same in rows.values():
+        number, flavour = row["doc_id"], str(row.get("filter"))
+        again = times[number, flavour] = times.get((number, flavour), -1) + 1
+        rows.setdefault((again, number), []).append(row)
+    for _, same in sorted(rows.items(), key=lambda item: item[0][0]):
         yield _sample(task, same)
 
 
@@ -220,11 +283,12 @@ def _sample(task: str, rows: list[dict[str, Any]]) -> Sample:
             value = row.get(metric)
             if isinstance(value, int | float):
                 scores[f"{metric}{suffix}"] = float(value)
+    doc_id = int(first["doc_id"])
     prompt = _prompt(first.get("arguments"))
     digest = first.get("doc_hash") or hashlib.sha256(json.dumps(first.get("doc"), sort_keys=True).encode()).hexdigest()
     return Sample(
         task=task,
-        doc_id=int(first["doc_id"]),
+        doc_id=doc_id,
         doc_hash=str(digest)[:16],
         prompt=prompt,
         prompt_hash=text_hash(prompt),
@@ -262,7 +326,7 @@ def _hashes(file: Path, parts: list[str]) -> tuple[str | None, str | None]:
     try:
         rows = [(part, row) for part in parts for row in _lines(_samples_file(file, part))]
     except (OSError, ValueError):
-        return None, None
+        return None, None  # told where the scores are read
     answers = [[part, row["doc_id"], row.get("resps")] for part, row in rows]
     prompts = [[part, row["doc_id"], _prompt(row.get("arguments"))] for part, row in rows]
     return value_hash(answers), value_hash(prompts)

@@ -43,13 +43,13 @@ def varying(configs: Iterable[Mapping[str, Any]]) -> list[str]:
     A group whose option differs shows as its name (`model`, `task`, ...); its other keys show only where they
     differ under the same name. `temperature` speaks for the decoding in the same way.
     """
-    flat = [_flatten(identity(c)) for c in configs]
+    flats = [flat(identity(c)) for c in configs]
     found: list[str] = []
-    for key in dict.fromkeys(k for f in flat for k in f):
+    for key in dict.fromkeys(k for f in flats for k in f):
         group = key.partition(".")[0]
-        spokesman = {"decoding": "temperature"}.get(group, f"{group}.name" if f"{group}.name" in flat[0] else key)
+        spokesman = {"decoding": "temperature"}.get(group, f"{group}.name" if f"{group}.name" in flats[0] else key)
         by_name: dict[Any, set[str]] = {}
-        for f in flat:
+        for f in flats:
             by_name.setdefault(f.get(spokesman) if spokesman != key else None, set()).add(json.dumps(f.get(key)))
         if any(len(values) > 1 for values in by_name.values()):
             found.append(key)
@@ -58,8 +58,8 @@ def varying(configs: Iterable[Mapping[str, Any]]) -> list[str]:
 
 def describe(config: Mapping[str, Any], keys: Iterable[str]) -> dict[str, Any]:
     """The values of dotted `keys`, under the short names that people use (`model` for `model.name`)."""
-    flat = _flatten(config)
-    return {k.removesuffix(".name"): flat.get(k) for k in keys}
+    values = flat(config)
+    return {k.removesuffix(".name"): values.get(k) for k in keys}
 
 
 def run_name(config: Mapping[str, Any], keys: Iterable[str]) -> str:
@@ -75,11 +75,12 @@ def run_name(config: Mapping[str, Any], keys: Iterable[str]) -> str:
     return " ".join([*words, str(config["task"]["name"])])
 
 
-def _flatten(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    flat: dict[str, Any] = {}
+def flat(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Dotted keys to values."""
+    found: dict[str, Any] = {}
     for key, value in config.items():
         if isinstance(value, Mapping) and value:
-            flat |= _flatten(value, f"{prefix}{key}.")
+            found |= flat(value, f"{prefix}{key}.")
         else:
-            flat[f"{prefix}{key}"] = value
-    return flat
+            found[f"{prefix}{key}"] = value
+    return found

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from evalsweep import harness_logs, store
 from evalsweep.errors import BadInput, first_line
@@ -57,17 +58,21 @@ def title(path: Path) -> str:
 
 
 def _sweep(path: Path, asked: Sequence[Job] | None) -> Inputs:
-    about = store.read_sweep(path) or {}
+    problems: list[str] = []
+    about: dict[str, Any] = {}
+    try:
+        about = store.read_sweep(path) or {}
+    except ValueError as e:
+        problems.append(f"{first_line(e)}; what was asked is not known")
     if asked is None:
         asked = [Job(j["name"], j["directory"], j["config_hash"]) for j in about.get("jobs", [])]
+    if not about.get("multirun", True):
+        asked = [replace(job, directory=".") for job in asked]
     records, broken = store.read_records(path)
-    folder = {
-        name: path if name == path.name and (path / store.RECORD).exists() else path / name for name, _ in records
-    }
-    scores, problems = _scores(records, lambda name: store.read_scores(folder[name]), lambda name: folder[name])
+    scores, unread = _scores(records, lambda name: store.read_scores(path / name))
     return Inputs(
-        summarise(records, asked, broken, scores, problems),
-        lambda name: store.read_samples(folder[name]),
+        summarise(records, asked, broken, scores, [*problems, *unread]),
+        lambda name: store.read_samples(path / name),
         about.get("command"),
         True,
     )
@@ -85,9 +90,7 @@ def _harness(path: Path, files: Sequence[Path]) -> Inputs:
                 place[f"{name} {task}"] = (file, task)
         except (ValueError, OSError) as e:
             broken[name] = first_line(e)
-    scores, problems = _scores(
-        records, lambda name: harness_logs.read_scores(*place[name]), lambda name: place[name][0]
-    )
+    scores, problems = _scores(records, lambda name: harness_logs.read_scores(*place[name]))
     return Inputs(
         summarise(records, (), broken, scores, problems),
         lambda name: harness_logs.read_samples(*place[name]),
@@ -97,7 +100,7 @@ def _harness(path: Path, files: Sequence[Path]) -> Inputs:
 
 
 def _scores(
-    records: Sequence[tuple[str, Record]], read: Callable[[str], Scores], where: Callable[[str], Path]
+    records: Sequence[tuple[str, Record]], read: Callable[[str], Scores]
 ) -> tuple[dict[str, Scores], list[str]]:
     """Scores by directory, and a line for each finished run whose samples cannot be read."""
     scores, problems = {}, []
@@ -106,8 +109,6 @@ def _scores(
             continue
         try:
             scores[name] = read(name)
-        except (ValueError, OSError, EOFError) as e:
-            problems.append(
-                f"{where(name)}: the samples cannot be read ({first_line(e)}); their run has its score alone"
-            )
+        except (ValueError, OSError) as e:
+            problems.append(f"the samples of {name} cannot be read, only its score counts ({first_line(e)})")
     return scores, problems

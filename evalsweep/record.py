@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import functools
+import types
+import typing
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 SCHEMA = 2
@@ -43,29 +46,38 @@ class Sample:
 
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> Sample:
-        """Errors: TypeError for a missing or an unknown field."""
-        return Sample(**{**data, "shots": [Shot(**shot) for shot in data["shots"]]})
+        """Errors: ValueError for a missing or an unknown field, or one of another type."""
+        _check(Sample, data)
+        _check_items(data, {"responses": (str, int, float, type(None)), "flags": str, "outcomes": str})
+        shots = [Shot(**shot) for shot in data["shots"] if _check(Shot, shot)]
+        return Sample(**{**data, "shots": shots})
 
 
 @dataclass(frozen=True)
 class Scores:
     """What a summary needs of a run's samples: an entry a document, in their order.
 
-    `documents` are named task/doc_id, `hashes` are those of the questions, `groups` the tasks that they belong to;
-    `values` maps a metric to one score a document, None where it has none.
+    `source` is where they were read, `documents` are named task/doc_id, `hashes` are those of the questions, `groups`
+    the tasks that they belong to; `values` maps a metric to one score a document, None where it has none.
     """
 
+    source: str
     documents: list[str]
     hashes: list[str]
     groups: list[str]
     values: dict[str, list[float | None]]
 
     @staticmethod
-    def of(rows: Iterable[tuple[str, int, str, Mapping[str, float | None]]]) -> Scores:
-        """From the task, doc_id, doc_hash and scores of each sample."""
-        found = Scores([], [], [], {})
+    def of(source: str, rows: Iterable[tuple[str, int, str, Mapping[str, float | None]]]) -> Scores:
+        """From the task, doc_id, doc_hash and scores of each sample.
+
+        Errors: ValueError for a score that is no number.
+        """
+        found = Scores(source, [], [], [], {})
         for task, doc_id, doc_hash, scores in rows:
             for metric, score in scores.items():
+                if score is not None and not isinstance(score, int | float):
+                    raise ValueError(f"{task}/{doc_id}: {metric} is {score!r}, which is no number")
                 column = found.values.setdefault(metric, [])
                 column += [None] * (len(found.documents) - len(column))
                 column.append(score)
@@ -129,10 +141,46 @@ class Record:
         schema = data.get("schema") if isinstance(data, Mapping) else None
         if schema != SCHEMA:
             raise ValueError(f"schema {schema!r} is not {SCHEMA}, the one this version reads")
-        names = {f.name for f in fields(Record)}
-        if set(data) != names:
-            raise ValueError(f"fields differ from schema {SCHEMA}: {', '.join(sorted(set(data) ^ names))}")
-        return Record(**{**data, "alarms": [Alarm(**alarm) for alarm in data["alarms"]]})
+        _check(Record, data)
+        _check_items(data, {"metrics": (int, float, type(None)), "seeds": int})
+        for group in ("model", "task", "fewshot"):
+            if not isinstance(data["config"].get(group), Mapping) or "name" not in data["config"][group]:
+                raise ValueError(f"config.{group}.name is missing")
+        if "generation" not in data["seeds"]:
+            raise ValueError("seeds.generation is missing")
+        alarms = [Alarm(**alarm) for alarm in data["alarms"] if _check(Alarm, alarm)]
+        return Record(**{**data, "alarms": alarms})
+
+
+def _check(kind: type, data: Any) -> bool:
+    """Errors: ValueError where `data` has not the fields of the dataclass `kind`, or one of another type."""
+    if not isinstance(data, Mapping):
+        raise ValueError(f"{kind.__name__.lower()}: {type(data).__name__} is no mapping")
+    allowed = _types(kind)
+    if data.keys() != allowed.keys():
+        raise ValueError(f"fields differ from schema {SCHEMA}: {', '.join(sorted(set(data) ^ set(allowed)))}")
+    for name, of in allowed.items():
+        if of and (not isinstance(data[name], of) or isinstance(data[name], bool)):
+            raise ValueError(f"{name} is {type(data[name]).__name__}, not {of[0].__name__}")
+    return True
+
+
+@functools.cache
+def _types(kind: type) -> dict[str, tuple[type, ...]]:
+    """The types that each field of a dataclass may have in JSON; none where any will do."""
+    found = {}
+    for name, hint in typing.get_type_hints(kind).items():
+        parts = typing.get_args(hint) if isinstance(hint, types.UnionType) else (hint,)
+        plain = tuple(typing.get_origin(part) or part for part in parts)
+        found[name] = () if Any in plain else (*plain, int) if float in plain else plain
+    return found
+
+
+def _check_items(data: Mapping[str, Any], allowed: Mapping[str, type | tuple[type, ...]]) -> None:
+    for name, of in allowed.items():
+        for item in data[name].values() if isinstance(data[name], Mapping) else data[name]:
+            if not isinstance(item, of):
+                raise ValueError(f"{name} holds {type(item).__name__}")
 
 
 @dataclass(frozen=True)

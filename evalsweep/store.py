@@ -18,6 +18,7 @@ import json
 import math
 import os
 import tempfile
+import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -84,12 +85,22 @@ def check_writable(directory: Path) -> None:
 
 
 def read_sweep(sweep_dir: Path) -> dict[str, Any] | None:
-    """What was asked, or None where there is no (readable) sweep.json."""
+    """What was asked, or None where there is no sweep.json, or one of a sweep that has not begun.
+
+    Errors: ValueError with the path for one that is broken.
+    """
+    path = sweep_dir / SWEEP
     try:
-        data = json.loads((sweep_dir / SWEEP).read_text())
-    except (OSError, ValueError):
+        text = path.read_text()
+        data = json.loads(text) if text else None
+        for job in data["jobs"] if data is not None else ():
+            if not {"name", "directory", "config_hash"} <= set(job):
+                raise ValueError("a job lacks its name, directory or config_hash")
+    except FileNotFoundError:
         return None
-    return data if isinstance(data, dict) else None
+    except (OSError, ValueError, TypeError, KeyError) as e:
+        raise ValueError(f"{path}: {first_line(e)}") from e
+    return data
 
 
 def write_samples(run_dir: Path, samples: Iterable[Sample]) -> None:
@@ -101,13 +112,13 @@ def write_samples(run_dir: Path, samples: Iterable[Sample]) -> None:
         gzip.GzipFile(filename="", mode="wb", fileobj=raw, mtime=0) as f,
     ):
         for sample in samples:
-            line = json.dumps(_finite(asdict(sample)), ensure_ascii=False)
-            f.write(line.encode("utf-8", "surrogatepass") + b"\n")
+            f.write(_encoded(json.dumps(_finite(asdict(sample)), ensure_ascii=False)) + b"\n")
 
 
 def read_samples(run_dir: Path) -> Iterator[Sample]:
-    """Errors: ValueError for a line that is no sample, OSError for a file that is not there or cut off."""
-    with gzip.open(run_dir / SAMPLES, "rb") as f:
+    """Errors: ValueError with the path for a line that is no sample, or a file that is broken; OSError."""
+    path = run_dir / SAMPLES
+    with _readable(path), gzip.open(path, "rb") as f:
         for line in f:
             yield Sample.from_json(json.loads(line.decode("utf-8", "surrogatepass")))
 
@@ -115,14 +126,21 @@ def read_samples(run_dir: Path) -> Iterator[Sample]:
 def read_scores(run_dir: Path) -> Scores:
     """The scores alone, of samples that may be large.
 
-    Errors: ValueError for a line that is no sample, OSError or EOFError for a file that is not there or cut off.
+    Errors: as for `read_samples`.
     """
-    with gzip.open(run_dir / SAMPLES, "rb") as f:
-        rows = (json.loads(line.decode("utf-8", "surrogatepass")) for line in f)
-        try:
-            return Scores.of((row["task"], row["doc_id"], row["doc_hash"], row["scores"]) for row in rows)
-        except (KeyError, TypeError, AttributeError) as e:
-            raise ValueError(f"a line is no sample ({first_line(e)})") from e
+    path = run_dir / SAMPLES
+    with _readable(path), gzip.open(path, "rb") as f:
+        samples = (Sample.from_json(json.loads(line.decode("utf-8", "surrogatepass"))) for line in f)
+        return Scores.of(str(path), ((s.task, s.doc_id, s.doc_hash, s.scores) for s in samples))
+
+
+@contextmanager
+def _readable(path: Path) -> Iterator[None]:
+    """Whatever is wrong with what stands in a file is a ValueError with its path."""
+    try:
+        yield
+    except (ValueError, TypeError, LookupError, EOFError, zlib.error, gzip.BadGzipFile) as e:
+        raise ValueError(f"{path}: {first_line(e)}") from e
 
 
 def write_record(run_dir: Path, record: Record) -> None:
@@ -133,23 +151,25 @@ def write_record(run_dir: Path, record: Record) -> None:
 def read_record(run_dir: Path) -> Record:
     """Errors: ValueError with the path for a broken record; FileNotFoundError where the run left none."""
     path = run_dir / RECORD
-    try:
+    with _readable(path):
         return Record.from_json(json.loads(path.read_text()))
-    except ValueError as e:
-        raise ValueError(f"{path}: {first_line(e)}") from e
 
 
 def read_records(sweep_dir: Path) -> tuple[list[tuple[str, Record]], dict[str, str]]:
-    """The records of a sweep by directory name, oldest first, and a line for each directory whose record is broken."""
+    """The records of a sweep by directory, oldest first, and a line for each directory whose record is broken.
+
+    A single run keeps its record in the folder itself: its directory is `.`.
+    """
     found: list[tuple[str, Record]] = []
     broken: dict[str, str] = {}
     for path in sorted([sweep_dir / RECORD, *sweep_dir.glob(f"*/{RECORD}")]):
+        directory = str(path.parent.relative_to(sweep_dir))
         try:
-            found.append((path.parent.name, read_record(path.parent)))
+            found.append((directory, read_record(path.parent)))
         except FileNotFoundError:
             continue
         except (ValueError, OSError) as e:
-            broken[path.parent.name] = first_line(e)
+            broken[directory] = first_line(e)
     return sorted(found, key=lambda pair: pair[1].started), broken
 
 
@@ -204,8 +224,13 @@ def scrub_hydra(directory: Path, subfolder: str | None = HYDRA) -> None:
                 _write(path, after)
 
 
-def _json(data: Any) -> str:
-    return json.dumps(_finite(data), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+def _json(data: Any) -> bytes:
+    return _encoded(json.dumps(_finite(data), indent=2, ensure_ascii=False, allow_nan=False) + "\n")
+
+
+def _encoded(text: str) -> bytes:
+    r"""JSON as UTF-8; half a surrogate pair, which UTF-8 cannot hold, stays the escape that it was: \ud800."""
+    return text.encode("utf-8", "backslashreplace")
 
 
 def _finite(value: Any) -> Any:
@@ -221,7 +246,7 @@ def _finite(value: Any) -> Any:
 
 def _write(path: Path, content: str | bytes) -> Path:
     with _replacing(path) as beside:
-        beside.write_bytes(content if isinstance(content, bytes) else content.encode("utf-8", "surrogatepass"))
+        beside.write_bytes(content if isinstance(content, bytes) else content.encode("utf-8", "replace"))
     return path
 
 

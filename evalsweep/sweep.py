@@ -176,7 +176,7 @@ def _job(config: DictConfig) -> None:
 
 
 def _place(plain: JobConfig, sweep_dir: Path) -> job.Place:
-    asked = store.read_sweep(sweep_dir) or {}
+    asked = store.read_sweep(sweep_dir) or {}  # written by this sweep before its first job
     own = config_hash(asdict(plain))
     grid: list[dict[str, Any]] = asked.get("jobs", [])
     number = next((i for i, j in enumerate(grid) if j["config_hash"] == own), None)

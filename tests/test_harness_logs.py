@@ -123,7 +123,7 @@ def test_the_form_of_an_older_version_is_read(tmp_path, capsys):
     assert report.run([str(tmp_path)]) == 0
     (cell,) = summary_of(tmp_path / "report").cells
     assert (cell.task, cell.metric, cell.documents) == ("gsm8k", "exact_match,strict-match", 4)
-    assert cell.config["model"] == {"name": "model-7b", "dtype": "float16", "chat_template": None}
+    assert (cell.config["model"]["name"], cell.config["model"]["dtype"]) == ("org/model-7b", "float16")
     assert cell.questions.low is not None
     sample = next(harness_logs.read_samples(tmp_path / "results.json", "gsm8k"))
     assert sample.prompt == "Question: What is 0?\nAnswer:"
@@ -168,3 +168,125 @@ def test_a_line_that_is_no_sample_is_named_with_its_number(tmp_path, capsys):
     (tmp_path / "samples_gsm8k.jsonl").write_text(json.dumps(_old_sample(0, 1.0)) + "\n{half a li")
     assert report.run([str(tmp_path)]) == 1
     assert "samples_gsm8k.jsonl: line 2:" in re.sub(r"\s+", " ", capsys.readouterr().out)
+
+
+def write(folder: Path, model: str, scores: list[float], name: str = "results", **changes: Any) -> None:
+    """One run of gsm8k as an older version wrote it, in a folder of its own."""
+    folder.mkdir(parents=True, exist_ok=True)
+    data = _results(
+        results={"gsm8k": {"exact_match,strict-match": sum(scores) / len(scores)}},
+        **{"n-samples": {"gsm8k": {"original": 100, "effective": len(scores)}}},
+    )
+    data["config"] = {**data["config"], "model_args": model, **changes}
+    stamp = name.removeprefix("results").lstrip("_")
+    (folder / f"{name}.json").write_text(json.dumps(data))
+    rows = [_old_sample(i, score) for i, score in enumerate(scores)]
+    samples = folder / (f"samples_gsm8k_{stamp}.jsonl" if stamp else "samples_gsm8k.jsonl")
+    samples.write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
+def cells_of(folder: Path, code: int = 0) -> list[Any]:
+    assert report.run([str(folder)]) == code
+    return list(summary_of(folder / "report").cells)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ({"model": "pretrained=orgA/llama"}, {"model": "pretrained=orgB/llama"}),
+        ({"model": "pretrained=gpt2"}, {"model": "pretrained=gpt2,dtype=float32"}),
+        ({"model": "pretrained=gpt2", "gen_kwargs": "temperature=0.7"}, {"model": "pretrained=gpt2"}),
+        (
+            {"model": "pretrained=gpt2", "gen_kwargs": {"temperature": 0.7}},
+            {"model": "pretrained=gpt2", "gen_kwargs": {"temperature": 0.7, "top_p": 0.9}},
+        ),
+    ],
+)
+def test_runs_with_other_settings_are_not_runs_of_one_cell(tmp_path, capsys, one, other):
+    write(tmp_path / "a", scores=[1.0, 0.0, 1.0, 1.0], **one)
+    write(tmp_path / "b", scores=[1.0, 0.0, 0.0, 1.0], **other)
+    assert [cell.spread.mean for cell in cells_of(tmp_path)] == [0.75, 0.5]
+
+
+def test_runs_without_shots_that_differ_in_their_seeds_are_runs_of_one_cell(tmp_path, capsys):
+    for seed in (1, 2, 3):
+        write(tmp_path / str(seed), "pretrained=gpt2", [1.0, 0.0, float(seed > 1)], torch_seed=seed, fewshot_seed=seed)
+        path = tmp_path / str(seed) / "results.json"
+        path.write_text(json.dumps({**json.loads(path.read_text()), "n-shot": {"gsm8k": 0}}))
+    (cell,) = cells_of(tmp_path)
+    assert ([run.seed for run in cell.runs], cell.questions.target) == ([1, 2, 3], "new questions")
+
+
+def test_a_document_that_is_there_again_is_told_and_the_first_is_taken(tmp_path, capsys):
+    write(tmp_path, "pretrained=gpt2", [1.0, 0.0, 1.0, 1.0])
+    with (tmp_path / "samples_gsm8k.jsonl").open("a") as f:
+        f.write(json.dumps(_old_sample(0, 0.0)) + "\n")
+    (cell,) = cells_of(tmp_path, 1)
+    assert (cell.questions.value, cell.documents) == (0.75, 4)
+
+
+def test_results_that_their_user_named_and_samples_that_the_model_names_are_found(tmp_path, capsys):
+    write(tmp_path, "pretrained=gpt2", [1.0, 0.0])
+    (tmp_path / "results.json").rename(tmp_path / "mine.json")
+    (tmp_path / "samples_gsm8k.jsonl").rename(tmp_path / "pretrained__gpt2_gsm8k.jsonl")
+    (cell,) = cells_of(tmp_path)
+    assert cell.questions.low is not None
+    write(tmp_path, "pretrained=other", [1.0, 1.0], "mine_2026-01-02T03-04-05.6")
+    (tmp_path / "samples_gsm8k_mine_2026-01-02T03-04-05.6.jsonl").rename(
+        tmp_path / "samples_gsm8k_2026-01-02T03-04-05.6.jsonl"
+    )
+    assert [cell.questions.value for cell in cells_of(tmp_path)] == [0.5, 1.0]
+
+
+def test_a_linked_folder_is_followed_once(tmp_path, capsys):
+    write(tmp_path / "store" / "model", "pretrained=gpt2", [1.0, 0.0])
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "model").symlink_to(tmp_path / "store" / "model")
+    (tmp_path / "store" / "model" / "round").symlink_to(tmp_path / "store")
+    assert len(cells_of(tmp_path / "out")) == 1
+
+
+def test_secrets_of_a_command_line_do_not_reach_the_report(tmp_path, capsys):
+    write(
+        tmp_path, "pretrained=gpt2,token=hf_abcdefghijklmnopqrstuvwxyz,base_url=http://ann:s3cretpass@h/v1", [1.0, 0.0]
+    )
+    assert report.run([str(tmp_path)]) == 0
+    for file in (store.PAGE, store.SUMMARY, store.MARKDOWN):
+        text = (tmp_path / "report" / file).read_text()
+        assert "hf_abcdef" not in text
+        assert "s3cretpass" not in text
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"results": {"gsm8k": None}},
+        {"config": None},
+        {"config": [1]},
+        {"n-samples": 3},
+        {"results": {"gsm8k": {"acc,none": 10**400}}},
+        {"group_subtasks": {"a": ["b"], "b": ["a"]}, "results": {"a": {}, "b": {}}},
+        {"group_subtasks": 3},
+    ],
+)
+def test_results_of_another_shape_are_named_with_their_path_and_the_rest_is_reported(tmp_path, capsys, changes):
+    write(tmp_path / "good", "pretrained=gpt2", [1.0, 0.0])
+    (tmp_path / "bad").mkdir()
+    (tmp_path / "bad" / "results.json").write_text(json.dumps({**_results(), **changes}))
+    assert len(cells_of(tmp_path, 1)) == 1
+    assert "bad/results.json" in "".join(capsys.readouterr().out.split())
+
+
+@pytest.mark.parametrize("row", [{"doc_id": None}, {"doc_id": 0, "metrics": [[1]]}, [1], {"doc_id": 0, "resps": 3}])
+def test_samples_of_another_shape_are_named_with_their_path(tmp_path, capsys, row):
+    write(tmp_path, "pretrained=gpt2", [1.0, 0.0])
+    (tmp_path / "samples_gsm8k.jsonl").write_text(json.dumps(row) + "\n")
+    cells_of(tmp_path, 1)
+    assert "samples_gsm8k.jsonl" in "".join(capsys.readouterr().out.split())
+
+
+def test_a_group_that_names_itself_is_read_as_a_task(tmp_path, capsys):
+    write(tmp_path, "pretrained=gpt2", [1.0, 0.0])
+    path = tmp_path / "results.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "group_subtasks": {"gsm8k": ["gsm8k"]}}))
+    assert len(cells_of(tmp_path)) == 1

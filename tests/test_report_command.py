@@ -34,10 +34,22 @@ def summary_of(folder) -> Summary:
     return Summary.from_json(json.loads(text))
 
 
-def told(capsys) -> str:
-    """All that was said, as one line: the terminal's line breaks say nothing."""
+class Said:
+    """What was said; spaces and line ends are of no account, as the terminal's width makes them."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    def __contains__(self, part: str) -> bool:
+        return "".join(part.split()) in "".join(self.text.split())
+
+    def __repr__(self) -> str:
+        return self.text
+
+
+def told(capsys) -> Said:
     found = capsys.readouterr()
-    return " ".join((found.out + found.err).split())
+    return Said(found.out + found.err)
 
 
 def test_a_report_is_made_again_from_disk_and_is_the_same(sweep, capsys):
@@ -98,7 +110,7 @@ def test_a_sweep_without_a_finished_run_is_told_and_written(sweep, capsys):
 def test_a_document_that_one_run_lacks_is_named_and_left_out_of_what_is_told_of_documents(sweep, capsys):
     rewrite(sweep / "seed=1_temperature=0.5", lambda samples: [s for s in samples if s.doc_id != 3])
     assert report.run([str(sweep)]) == 1
-    assert "seed=1_temperature=0.5: 1 document (sample/3) of the other runs missing" in told(capsys)
+    assert "seed=1_temperature=0.5/samples.jsonl.gz: 1 document (sample/3) of the other runs missing" in told(capsys)
     cells = summary_of(sweep).cells
     assert [cell.documents for cell in cells] == [10, 9]
     assert "of which 9 are shared" in str(summary_of(sweep).comparisons[0].unlike)
@@ -107,7 +119,9 @@ def test_a_document_that_one_run_lacks_is_named_and_left_out_of_what_is_told_of_
 def test_a_document_that_is_there_twice_counts_once(sweep, capsys):
     rewrite(sweep / "seed=0_temperature=0", lambda samples: [*samples, samples[2]])
     assert report.run([str(sweep)]) == 1
-    assert "seed=0_temperature=0: 1 document (sample/2) more than once; the first is taken" in told(capsys)
+    assert "seed=0_temperature=0/samples.jsonl.gz: 1 document (sample/2) more than once; the first is taken" in told(
+        capsys
+    )
     assert summary_of(sweep).cells[0].documents == 10
 
 
@@ -131,7 +145,7 @@ def test_a_score_that_is_not_a_number_is_named_and_left_out(sweep, capsys):
     change = lambda samples: [replace(samples[0], scores={METRIC: float("nan")}), *samples[1:]]  # noqa: E731
     rewrite(sweep / "seed=0_temperature=0", change)
     assert report.run([str(sweep)]) == 1
-    assert f"seed=0_temperature=0: 1 document (sample/0) without a score of {METRIC}" in told(capsys)
+    assert f"seed=0_temperature=0/samples.jsonl.gz: 1 document (sample/0) without a score of {METRIC}" in told(capsys)
 
 
 def test_samples_that_are_cut_off_or_gone_are_named_with_their_path(sweep, capsys):
@@ -149,7 +163,9 @@ def test_a_line_that_is_no_sample_is_named_with_its_path(sweep, capsys):
     path = sweep / "seed=0_temperature=0" / store.SAMPLES
     path.write_bytes(gzip.compress(b'{"doc_id": 1}\n'))
     assert report.run([str(sweep)]) == 1
-    assert f"{path.parent}: the samples cannot be read" in told(capsys)
+    assert f"the samples of seed=0_temperature=0 cannot be read, only its score counts ({path}: fields differ" in told(
+        capsys
+    )
 
 
 @pytest.mark.parametrize(
@@ -258,3 +274,142 @@ def test_a_plan_that_cannot_be_made_is_refused_in_one_line(capsys, given, why):
     assert plan.run(given) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert why in line
+
+
+def test_documents_that_every_run_lacks_are_missing_too(tmp_path, capsys):
+    folder = make_run(tmp_path, RIGHT_AND_WRONG, "seed=0")
+    rewrite(folder, lambda samples: samples[:7])
+    assert report.run([str(folder)]) == 1
+    assert "samples.jsonl.gz: 7 of the 10 documents that the score was made of" in told(capsys)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("metrics", None),
+        ("metrics", {"sample/acc": "high"}),
+        ("alarms", [3]),
+        ("seeds", {}),
+        ("config", {"task": {"name": "sample"}}),
+        ("started", None),
+        ("provenance", None),
+        ("cell_hash", ["x"]),
+    ],
+)
+def test_a_record_with_a_field_of_another_type_is_named_with_its_path(sweep, capsys, field, value):
+    path = sweep / "seed=0_temperature=0" / store.RECORD
+    path.write_text(json.dumps({**json.loads(path.read_text()), field: value}))
+    assert report.run([str(sweep)]) == 1
+    assert str(path) in told(capsys)
+    assert len(summary_of(sweep).failed) == 1
+
+
+@pytest.mark.parametrize("change", [{"scores": [1]}, {"scores": {METRIC: "1"}}, {"responses": None}, {"other": 1}])
+def test_a_sample_with_a_field_of_another_type_is_named_with_its_path(sweep, capsys, change):
+    path = sweep / "seed=0_temperature=0" / store.SAMPLES
+    lines = gzip.decompress(path.read_bytes()).splitlines()
+    lines[4] = json.dumps({**json.loads(lines[4]), **change}).encode()
+    path.write_bytes(gzip.compress(b"\n".join(lines)))
+    assert report.run([str(sweep)]) == 1
+    assert str(path) in told(capsys)
+
+
+@pytest.mark.parametrize("content", ['{"jobs": [', '{"jobs": [{"name": "x"}]}', "[]"])
+def test_what_was_asked_is_missing_where_its_file_is_broken(sweep, capsys, content):
+    (sweep / store.SWEEP).write_text(content)
+    assert report.run([str(sweep)]) == 1
+    assert f"{sweep / store.SWEEP}:" in told(capsys)
+
+
+def test_bytes_that_are_no_gzip_any_more_are_named_with_their_path(sweep, capsys):
+    path = sweep / "seed=0_temperature=0" / store.SAMPLES
+    whole = bytearray(path.read_bytes())
+    whole[60:120] = bytes(60)
+    path.write_bytes(bytes(whole))
+    assert report.run([str(sweep)]) == 1
+    assert str(path) in told(capsys)
+
+
+def test_a_run_and_a_folder_of_its_name_are_told_apart(tmp_path, capsys):
+    outer = make_run(tmp_path, RIGHT_AND_WRONG, "seed=0")
+    make_run(outer, [0.0] * 10, "seed=0", "temperature=0.5").rename(outer / outer.name)
+    assert report.run([str(outer)]) == 0
+    assert [cell.questions.value for cell in summary_of(outer).cells] == [pytest.approx(0.6), 0.0]
+
+
+@pytest.mark.parametrize("name", ["cost $x_{ and $y", "lone \ud800", "<script>alert(1)</script>", "a\x1b[2Jb\u202ec"])
+def test_strange_names_are_harmless_in_every_form_of_the_report(tmp_path, capsys, name):
+    for seed, system in ((0, name), (1, name), (0, "plain")):
+        folder = make_run(tmp_path, RIGHT_AND_WRONG, f"seed={seed}", "prompt=text", "prompt.system=placeholder")
+        record = store.read_record(folder)
+        config = {**record.config, "prompt": {**record.config["prompt"], "system": system}}
+        changed = replace(record, config=config, cell_hash=system, config_hash=f"{seed}{system}")
+        folder.rename(tmp_path / f"{seed}{len(system)}")
+        store.write_record(tmp_path / f"{seed}{len(system)}", changed)
+    assert report.run([str(tmp_path)]) == 0
+    said = capsys.readouterr().out
+    texts = [said, *((tmp_path / f).read_text() for f in (store.PAGE, store.MARKDOWN))]
+    for text in texts:
+        assert not {"\x1b", "\u202e", "\ud800"} & set(text)
+        assert "<script>alert" not in text or text == said
+    assert summary_of(tmp_path).cells[0].differs["prompt.system"] in (name, "plain")
+
+
+def test_links_and_code_of_a_model_s_making_are_text_in_markdown(tmp_path, capsys):
+    folder = make_run(tmp_path, RIGHT_AND_WRONG, "seed=0")
+    error = "![i](http://e/x) [x](javascript:y) `code` *bold* | cell\r\r# Head"
+    store.write_record(folder, replace(store.read_record(folder), status="FAILED", error=error, headline=None))
+    assert report.run([str(folder)]) == 1
+    text = (folder / store.MARKDOWN).read_text()
+    assert "\\!\\[i\\](http://e/x)" in text
+    assert "\\`code\\` \\*bold\\* \\| cell \\# Head" in text
+
+
+def test_a_copy_of_a_run_counts_once(sweep, capsys):
+    copied = sweep / "seed=0_temperature=0.5"
+    record = store.read_record(copied)
+    make_run(sweep, [0.0, *RIGHT_AND_WRONG[1:]], "seed=0", "temperature=0.5", responses_hash=record.responses_hash)
+    (sweep / "copy").mkdir()
+    for name in (store.RECORD, store.SAMPLES):
+        (sweep / "copy" / name).write_bytes((copied / name).read_bytes())
+    assert report.run([str(sweep)]) == 0
+    assert [len(cell.runs) for cell in summary_of(sweep).cells] == [2, 2]
+    assert "the two count as one run" in told(capsys)
+
+
+def test_a_score_in_per_cent_has_an_interval_in_per_cent(tmp_path, capsys):
+    for seed, f1 in ((0, 73.2), (1, 75.1), (2, 74.4)):
+        changes = {"metrics": {"sample/f1": f1}, "headline": "sample/f1", "responses_hash": str(seed)}
+        make_run(tmp_path, RIGHT_AND_WRONG, f"seed={seed}", **changes)
+    assert report.run([str(tmp_path)]) == 0
+    interval = summary_of(tmp_path).cells[0].interval
+    assert 70 < interval.low < 74.2 < interval.high < 80
+
+
+def test_runs_are_paired_by_their_shots_and_not_by_their_order(tmp_path, capsys):
+    import numpy as np
+
+    rng = np.random.default_rng(0)
+    chances = {"x": 0.2, "y": 0.5, "z": 0.8}
+    for t, order in ((0, "xyz"), (0.5, "zxy")):
+        for seed, shots in enumerate(order):
+            scores = (rng.random(300) < chances[shots]).astype(float).tolist()
+            changes = {"provenance": {"shots_hash": shots}, "started": float(seed)}
+            make_run(tmp_path, scores, f"seed={seed}", f"temperature={t}", "fewshot=resampled", **changes)
+    assert report.run([str(tmp_path)]) == 0
+    (pair,) = summary_of(tmp_path).comparisons
+    assert pair.difference.high - pair.difference.low < 0.4, "the shots' effect is shared"
+
+
+def test_a_plan_tells_what_is_broken_in_its_sweep(sweep, capsys):
+    path = sweep / "seed=0_temperature=0" / store.RECORD
+    path.write_text("{")
+    assert plan.run(["--detect", "0.02", "--from", str(sweep)]) == 0
+    assert str(path) in told(capsys)
+
+
+def test_a_plan_from_a_sweep_without_a_score_says_so(tmp_path, capsys):
+    folder = make_run(tmp_path, RIGHT_AND_WRONG, "seed=0")
+    store.write_record(folder, replace(store.read_record(folder), status="FAILED", error="x", headline=None))
+    assert plan.run(["--detect", "0.02", "--from", str(tmp_path)]) == 2
+    assert "no run of it has a score" in told(capsys)

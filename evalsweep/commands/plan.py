@@ -87,17 +87,26 @@ def _pairing(args: argparse.Namespace, correlation: float) -> str:
 
 def _from_sweep(args: argparse.Namespace) -> Plan:
     summary = inputs.load(args.source).summary
+    for failure in summary.failed:
+        complain(f"{failure.status} {failure.name}: {failure.error}")
+    for problem in summary.problems:
+        complain(problem)
     tasks = summary.by_task()
-    task = args.task or next(iter(tasks), None)
+    if not tasks:
+        raise BadInput(str(args.source), "no run of it has a score", "another sweep, or --documents 500")
+    task = args.task or next(iter(tasks))
     if task not in tasks:
-        known = ", ".join(tasks) or "none: no run has a score"
-        raise BadInput(f"--task {task}", f"is not in {args.source}; it has {known}", None)
+        raise BadInput(
+            f"--task {task}", f"is not in {args.source}; it has {', '.join(tasks)}", f"--task {next(iter(tasks))}"
+        )
     cell = max(tasks[task], key=lambda c: c.spread.mean * (1 - c.spread.mean))
     if cell.variance is None:
         raise BadInput(
             str(args.source), f"{cell.name}: {cell.questions.reason or 'no document is known'}", "another sweep"
         )
     noise, source = _noise(args, summary, task, cell)
+    if noise.rest == 0 and len(cell.runs) == 1 and not cell.decoding.get("greedy", True):
+        source += "; with one sampled run what more runs would gain is not known"
     return Plan(
         args.detect,
         args.power,

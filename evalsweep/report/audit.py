@@ -10,6 +10,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from evalsweep.record import Audit, Difference
+from evalsweep.report.words import visible
 
 ENDS = 8  # token ids that are shown at each end of a prompt
 
@@ -22,13 +23,13 @@ def terminal(audit: Audit, width: int = 100) -> str:
     console.print(f"audit of {escape(audit.name)}: {audit.documents} documents, {escape(metric)} {audit.score:.3f}\n")
     console.print(f"prompt of the first document{escape(_ids(audit))}:")
     for line in audit.prompt.splitlines():
-        console.print(f"  | {escape(_visible(line))}", soft_wrap=True)
+        console.print(f"  | {escape(visible(line))}", soft_wrap=True)
     console.print()
     facts = Table(box=None, show_header=False, pad_edge=False)
     facts.add_column(no_wrap=True)
     facts.add_column(overflow="fold")
     for name, value in _facts(audit):
-        facts.add_row(name, escape(_visible(value)))
+        facts.add_row(name, escape(visible(value)))
     console.print(facts)
     for alarm in audit.alarms:
         console.print(f"! {escape(alarm.message)}")
@@ -91,8 +92,3 @@ def _noise(audit: Audit) -> Table:
 
 def _change(d: Difference) -> str:
     return f"{d.texts} of {d.answers}" if d.texts is not None else f"{d.largest:.2g} nats"
-
-
-def _visible(text: str) -> str:
-    """Text without the control characters that would act on the terminal."""
-    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)

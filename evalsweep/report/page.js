@@ -8,7 +8,7 @@
   const state = { task: 0, page: 0, open: new Set(), by: null, down: false };
 
   // A letter that would act on its surroundings is shown, not obeyed: controls, and marks of the direction of writing.
-  const ACTS = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]/g;
+  const ACTS = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]/g;
   function text(parent, value) {
     const all = String(value);
     let from = 0;

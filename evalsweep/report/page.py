@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from importlib import resources
 from typing import Any
 
-from evalsweep.report import plot, words
+from evalsweep.report import methods, plot, words
 from evalsweep.report.documents import FOLDER, Documents, script_json
 from evalsweep.report.table import about
 from evalsweep.stats.estimate import Estimate
@@ -22,10 +22,12 @@ def html(summary: Summary, documents: Documents, title: str, command: str | None
     from jinja2 import Environment, StrictUndefined
 
     here = resources.files("evalsweep.report")
-    frame = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True).from_string(
-        here.joinpath("page.html").read_text()
-    )
     from markupsafe import Markup
+
+    jinja = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    # what is written into the page is as harmless as what its script writes
+    jinja.finalize = lambda value: value if isinstance(value, Markup) else words.line(value)
+    frame = jinja.from_string(here.joinpath("page.html").read_text())
 
     data = {"tables": documents.tables, "inline": bool(documents.inline) or not documents.parts, "folder": FOLDER}
     return frame.render(
@@ -36,7 +38,7 @@ def html(summary: Summary, documents: Documents, title: str, command: str | None
         tasks=[_task(task, cells, summary) for task, cells in summary.by_task().items()],
         temperatures=_temperatures(summary),
         comparisons=[_comparison(summary, c) for c in summary.comparisons],
-        computed=words.computed(summary),
+        computed=methods.computed(summary),
         notes=words.notes(summary.cells),
         provenance=[(cell.name, about(cell), _config(cell)) for cell in summary.cells],
         css=Markup(here.joinpath("page.css").read_text()),

@@ -60,7 +60,8 @@ def terminal(plan: Plan, width: int = 100) -> str:
     console.print(
         f"with these {plan.documents:,} documents: {_runs(more)} a side{_cost(plan, plan.documents, more)}"
         if more is not None
-        else f"with these {plan.documents:,} documents no number of runs suffices: more questions are needed"
+        else f"with these {plan.documents:,} documents and this noise no number of runs suffices: more questions are "
+        "needed"
     )
     if plan.speed is None:
         console.print("for an estimated time give a sweep with --from: its speed is used")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 from typing import TYPE_CHECKING, Any
 
+from evalsweep.report.words import line
 from evalsweep.stats.estimate import Estimate
 from evalsweep.summary.types import Cell, Summary, shown
 
@@ -53,6 +54,11 @@ def _saved(figure: Figure, kind: str) -> bytes:
     return out.getvalue()
 
 
+def _label(text: str) -> str:
+    """A name as it is written: no dollar begins a formula."""
+    return line(text).replace("$", r"\$")
+
+
 def _scores(summary: Summary) -> Figure:
     """A row a cell: its runs as dots, its mean as a tick on its two intervals."""
     cells = summary.cells
@@ -63,14 +69,14 @@ def _scores(summary: Summary) -> Figure:
         _line(axes, cell.interval, y, 6, 0.35)
         axes.plot([cell.spread.mean], [y], "|", color=BLUE, markersize=20, markeredgewidth=2.5)
         axes.plot([run.score for run in cell.runs], [y] * len(cell.runs), "o", color=INK, markersize=5, alpha=0.6)
-    axes.set_yticks(range(len(cells)), [cell.name for cell in cells], fontsize=9)
+    axes.set_yticks(range(len(cells)), [_label(cell.name) for cell in cells], fontsize=9)
     axes.set_ylim(len(cells) - 0.5, -0.5)
     axes.margins(x=0.05)
     if _are_shares(cells):  # no tick where no score can be
         left, right = axes.get_xlim()
         axes.set_xlim(max(left, -0.02), min(right, 1.02))
         axes.set_xticks([tick for tick in axes.get_xticks() if max(left, 0) <= tick <= min(right, 1.0001)])
-    axes.set_xlabel(" / ".join(dict.fromkeys(cell.metric for cell in cells)))
+    axes.set_xlabel(_label(" / ".join(dict.fromkeys(cell.metric for cell in cells))))
     axes.grid(axis="x", color="#dddddd", linewidth=0.8)
     axes.spines["left"].set_visible(False)
     axes.tick_params(axis="y", length=0)
@@ -92,7 +98,9 @@ def _temperature(summary: Summary) -> Figure | None:
     for i, (name, cells) in enumerate(series.items()):
         colour, mark = SERIES[i % len(SERIES)], MARKS[i % len(MARKS)]
         at = [float(cell.differs["temperature"]) for cell in cells]
-        axes.plot(at, [cell.spread.mean for cell in cells], color=colour, marker=mark, label=name, linewidth=1.6)
+        axes.plot(
+            at, [cell.spread.mean for cell in cells], color=colour, marker=mark, label=_label(name), linewidth=1.6
+        )
         for x, cell in zip(at, cells, strict=True):
             low, high = cell.questions.low, cell.questions.high
             if low is not None and high is not None:
@@ -128,7 +136,7 @@ def _variance(summary: Summary) -> Figure | None:
             label = part if y == 0 else None
             axes.barh(y, share, left=left, color=colour, hatch=hatch, edgecolor="white", label=label, height=0.6)
             left += share
-    axes.set_yticks(range(len(cells)), [cell.name for cell, _ in cells], fontsize=9)
+    axes.set_yticks(range(len(cells)), [_label(cell.name) for cell, _ in cells], fontsize=9)
     axes.set_ylim(len(cells) - 0.5, -0.5)
     axes.set_xlim(0, 1)
     axes.xaxis.set_major_formatter(lambda x, _: f"{x:.0%}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from collections.abc import Sequence
 
 from rich import box
@@ -10,13 +11,13 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from evalsweep.report import words
+from evalsweep.report import methods, words
 from evalsweep.summary.types import Cell, Summary, shown
 
 ANOTHER, NEW = "another run", "new questions"
 CAPTIONS = {
     ANOTHER: "another run: 95% interval for the mean of further runs on the same questions (Student's t)",
-    NEW: "new questions: 95% interval for the score on other questions of this kind (Beta, effective n)",
+    NEW: "new questions: 95% interval for the score on other questions of this kind",
 }
 MOST_PAIRS = 8  # comparisons that the terminal shows; the report has all
 
@@ -34,24 +35,24 @@ def terminal(summary: Summary, width: int = 100, colour: bool = False) -> str:
             else:
                 table.add_column(head, overflow="fold")
         for row in rows:
-            table.add_row(*map(escape, row))
+            table.add_row(*map(_shown, row))
         console.print(table)
-        console.print(f"metric: {escape(_metrics(summary.cells))}")
+        console.print(f"metric: {_shown(_metrics(summary.cells))}")
         for head, caption in CAPTIONS.items():
             if head in heads:
                 console.print(caption, style="dim")
         for line in words.notes(summary.cells):
-            console.print(f"* {escape(line)}")
+            console.print(f"* {_shown(line)}")
     for c in summary.comparisons[:MOST_PAIRS]:
-        console.print(escape(words.comparison(summary, c)), style="bold" if words.is_clear(c) else "")
+        console.print(_shown(words.comparison(summary, c)), style="bold" if words.is_clear(c) else "")
     if len(summary.comparisons) > MOST_PAIRS:
         console.print(f"... and {len(summary.comparisons) - MOST_PAIRS} more comparisons, in the report")
     for failure in summary.failed:
-        console.print(f"{failure.status} {escape(failure.name)}: {escape(failure.error)}", style="red")
+        console.print(f"{failure.status} {_shown(failure.name)}: {_shown(failure.error)}", style="red")
     for problem in summary.problems:
-        console.print(f"MISSING {escape(problem)}", style="red")
+        console.print(f"MISSING {_shown(problem)}", style="red")
     for warning in summary.warnings:
-        console.print(f"! {escape(warning)}", style="yellow")
+        console.print(f"! {_shown(warning)}", style="yellow")
     return "\n".join(line.rstrip() for line in out.getvalue().splitlines()) + "\n"
 
 
@@ -60,7 +61,7 @@ def note(summary: Summary) -> str:
     lines = [*(f"**{plain(line)}**" for line in words.headline(summary)), "", *cells(summary)]
     if summary.failed:
         lines += ["", f"**{len(summary.failed)} of {summary.jobs} jobs have no score**", ""]
-        lines += [f"- {f.status} `{f.name}`: {plain(f.error)}" for f in summary.failed]
+        lines += [f"- {f.status} {plain(f.name)}: {plain(f.error)}" for f in summary.failed]
     if summary.problems:
         lines += ["", "**Missing**", "", *(f"- {plain(p)}" for p in summary.problems)]
     if summary.warnings:
@@ -82,8 +83,8 @@ def markdown(summary: Summary, command: str | None) -> str:
             lines += ["", f"## Groups: {plain(cell.name)}", "", macro.strip(), ""]
             lines += rows(["group", "documents", "score and 95% interval"], groups, texts=1)
     lines += ["", "## How each number was computed", ""]
-    lines += [f"- **{name}**: {text}" for name, text in words.computed(summary)]
-    lines += ["", "## Provenance", "", *([f"- command: `{command}`"] if command else [])]
+    lines += [f"- **{name}**: {text}" for name, text in methods.computed(summary)]
+    lines += ["", "## Provenance", "", *([f"- command: {plain(command)}"] if command else [])]
     for cell in summary.cells:
         lines.append(f"- {plain(cell.name)}: {plain('; '.join(f'{k} {v}' for k, v in about(cell)))}")
     return "\n".join(lines).strip() + "\n"
@@ -158,6 +159,11 @@ def _variance(summary: Summary) -> tuple[list[str], list[list[str]]]:
     return heads, [[name, *(f"{v.shares[part]:.0%}" for part in heads[1:])] for name, v in found]
 
 
+def _shown(text: str) -> str:
+    """Text that rich and the terminal show as it is."""
+    return escape(words.line(text))
+
+
 def _fitting(heads: list[str], rows: list[list[str]], width: int) -> tuple[list[str], list[list[str]]]:
     """The table without the numbers for which there is no room; results_summary.json has them all."""
     for spared, text_shrinks in _SPARED:
@@ -183,7 +189,8 @@ def _metrics(cells: Sequence[Cell]) -> str:
 
 
 def plain(text: str) -> str:
-    """Text that Markdown and HTML leave as it is."""
-    for char, safe in (("&", "&amp;"), ("<", "&lt;"), (">", "&gt;"), ("|", "\\|"), ("\n", " ")):
+    """Text that Markdown and HTML show as it is, on one line."""
+    text = words.line(text)
+    for char, safe in (("&", "&amp;"), ("<", "&lt;"), (">", "&gt;")):
         text = text.replace(char, safe)
-    return text
+    return re.sub(r"([\\`*_\[\]!#|~])", r"\\\1", text)

@@ -1,4 +1,4 @@
-"""A summary in words: the answer in a sentence, each comparison in a line, and how the numbers were computed."""
+"""A summary in words: the answer in a sentence, each comparison in a line."""
 
 from __future__ import annotations
 
@@ -74,6 +74,16 @@ def interval(estimate: Estimate | None, with_sign: bool = False) -> str:
     return f"{written(estimate.value)} ({written(estimate.low)} to {written(estimate.high)})"
 
 
+def visible(text: str) -> str:
+    """Text without the letters that would act on a terminal or turn the direction of writing: their escapes instead."""
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+
+
+def line(text: object) -> str:
+    """Any text on one line, and visible."""
+    return visible(" ".join(str(text).split()))
+
+
 def signed(value: float) -> str:
     """`+0.031`; a difference that rounds to 0 has no sign."""
     text = f"{value:+.3f}"
@@ -116,63 +126,3 @@ def notes(cells: tuple[Cell, ...] | list[Cell]) -> list[str]:
             if estimate.low is None and estimate.reason:
                 by_reason.setdefault(f"{name}: {estimate.reason}", []).append(cell.name)
     return [f"{'; '.join(names)}: {reason}" for reason, names in by_reason.items()]
-
-
-def computed(summary: Summary) -> list[tuple[str, str]]:
-    """What each number is, in words: its name and how it was computed."""
-    found = [
-        ("Cell", "All runs that differ only in their seed. Runs of different cells are never pooled."),
-        ("Mean, sd, median, least, most", "Over the runs of a cell; sd is the sample standard deviation (ddof = 1)."),
-        (
-            "95% interval, another run",
-            "Student's t over the runs. It answers: would I get this again, on the same questions? It says nothing of "
-            "other questions. One run has none; identical runs count as one.",
-        ),
-        (
-            "95% interval, new questions",
-            "It answers: how good is the model on questions like these? The scores of each document are averaged over "
-            "the runs; the variance of these means gives an effective number of independent yes-or-no questions, and "
-            "that many questions give an interval between those of Clopper and Pearson and of Jeffreys (quantiles of a "
-            "Beta distribution), within 0 and 1. A simulation over sizes, accuracies and spreads of documents chose "
-            "it: it held the truth at least 93% of the time in every setting.",
-        ),
-    ]
-    if any(cell.groups for cell in summary.cells):
-        found.append(
-            (
-                "Groups",
-                "Documents of one group (such as a subject) are alike. New questions are taken to come from new "
-                "groups: the variance between groups is added, with Student's t over the groups. The macro mean counts "
-                "each group the same.",
-            )
-        )
-    if any(cell.resampled for cell in summary.cells):
-        found.append(
-            (
-                "Resampled shots",
-                "Each run has few-shot examples of its own, whose effect all its questions share: a run effect, which "
-                "is added once (crossed random effects), with Student's t over the runs. With one run it cannot be "
-                "seen, and the target says `these shots`.",
-            )
-        )
-    found += [
-        (
-            "Where the variance comes from",
-            "The variance of the mean, split into what other documents would change, what other runs would change for "
-            "all documents at once, and the rest: chance in single answers. Method of moments, crossed random effects.",
-        ),
-        (
-            "Difference",
-            "Of the two cells' means on the documents that both answered, paired by document. The interval is "
-            "Student's t over the documents' differences with two made-up documents added, one that flips each way, so "
-            "that agreement on every document is not taken for certainty.",
-        ),
-        (
-            "p, adjusted p",
-            "How often chance alone would make a difference at least as large: all signs of the documents' differences "
-            "are tried (exact, by convolution). Adjusted for the number of comparisons by Holm's method; up to "
-            f"{CLEAR} a difference is called beyond chance.",
-        ),
-        ("Rose, fell", "Documents whose mean score over the runs changed by more than one half."),
-    ]
-    return found

@@ -10,12 +10,12 @@ from numpy.typing import ArrayLike
 
 from evalsweep.stats.components import Components, components
 from evalsweep.stats.estimate import Estimate, check_level, new_questions_target
-from evalsweep.stats.questions import FLOOR, _student
+from evalsweep.stats.questions import groups_square, runs_square, student
 
 METHOD = "paired by document, two half-seen flips added"
 EXACT, SAMPLED = "sign flips, exact", "sign flips, sampled"
 FLIPS_DOUBT = 0.75  # how many flips the assumption that a flip is whole counts for
-_LATTICE, _DRAWS, _WIDEST = 5040, 20_000, 4_000_000
+_LATTICE, _DRAWS, _WIDEST, _LEAST = 5040, 20_000, 4_000_000, 1e-12
 
 
 @dataclass(frozen=True)
@@ -91,15 +91,9 @@ def difference_interval(
     squares = found.spread * D + found.mean**2 * D + added * flip**2 - middle**2 * (D + added)
     single = squares / (D + added if shares else max(D - 1, 1))
     shrunk = found.D_effective * (D + added) / D
-    square = _student(level, D - 1) ** 2 * single / shrunk
-    if found.G < D:
-        between = np.maximum(found.clusters, np.minimum(FLOOR * single, found.cluster_noise / 2))
-        alike = max(1 / found.G_effective - 1 / found.D_effective, 0.0)
-        square = square + _student(level, found.G - 1) ** 2 * between * alike
+    square = student(level, D - 1) ** 2 * single / shrunk + groups_square(found, single, level)
     for side in sides:
-        if side.R > 1:
-            runs = np.maximum(side.runs, np.minimum(FLOOR**2 * single, side.run_noise / 2))
-            square = square + _student(level, side.R - 1) ** 2 * runs / side.R
+        square = square + runs_square(side, single, level)
     return middle, np.sqrt(square)
 
 
@@ -111,7 +105,7 @@ def sign_flip(differences_D: ArrayLike, groups_D: ArrayLike | None = None, seed:
     observed one counted too (Phipson and Smyth 2010, "Permutation p-values should never be zero", SAGMB 9). Documents
     of one group change sign together. Fisher (1935), "The Design of Experiments", section 21.
 
-    Degenerate case: p = 1 where no document differs.
+    Degenerate case: p = 1 where no document differs. Below 1e-12, which rounding hides, 1e-12 is given.
 
     Errors: ValueError for no difference, or one that is not finite.
     """
@@ -149,7 +143,8 @@ def _exact(whole: np.ndarray) -> float:
         law = np.maximum(signal.fftconvolve(law, steps), 0.0)
     total = int(np.abs(whole).sum())
     sums = 2 * np.arange(law.size) - total
-    return float(min(law[np.abs(sums) >= abs(int(whole.sum()))].sum(), 1.0))
+    p = float(law[np.abs(sums) >= abs(int(whole.sum()))].sum())
+    return min(max(p, _LEAST), 1.0)
 
 
 def mcnemar(only_a: int, only_b: int) -> Test:

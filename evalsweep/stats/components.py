@@ -24,6 +24,8 @@ class Components:
         effects with unequal sizes, ibid. ch. 3), not cut at 0; cluster_noise is its size by chance alone.
     D, R, G: documents, runs, groups (G = D without groups).
     D_effective, G_effective: 1 / sum of squared weights of the documents, of the groups; D and at most G.
+    G_degrees: degrees of freedom of the variance between groups, G - 1 for groups of one size, fewer for others
+        (Satterthwaite 1946, Biometrics Bulletin 2, for the groups' parts in it).
     """
 
     mean: np.ndarray
@@ -39,6 +41,7 @@ class Components:
     G: int
     D_effective: float
     G_effective: float
+    G_degrees: float
 
     def shares(self) -> dict[str, float]:
         """The parts of the variance of the mean that come from documents, runs and the rest; they add up to 1.
@@ -64,7 +67,7 @@ def components(
         groups_D: what group each document belongs to; documents of one group may be alike. One group is none.
         weights_D: weight of each document in the mean; equal where not given.
 
-    Errors: ValueError for another shape, no document or run, or a score that is not finite.
+    Errors: ValueError for another shape, no document or run, a score that is not finite, or weights that are none.
     """
     x = np.asarray(scores_DR)
     if x.ndim not in (2, 3) or 0 in x.shape[-2:]:
@@ -72,7 +75,10 @@ def components(
     if not np.isfinite(x).all():
         raise ValueError("a score is not finite")
     D, R = x.shape[-2:]
-    w = np.full(D, 1 / D) if weights_D is None else np.asarray(weights_D, dtype=float) / np.sum(weights_D)
+    w = np.full(D, 1 / D) if weights_D is None else np.asarray(weights_D, dtype=float)
+    if w.shape != (D,) or not np.isfinite(w).all() or (w < 0).any() or w.sum() <= 0:
+        raise ValueError("weights are needed as one number a document, none below 0 and not all 0")
+    w = w / w.sum()
     means_D = x.mean(-1, dtype=float)
     plain = means_D.mean(-1)
     mean = plain if weights_D is None else means_D @ w
@@ -81,7 +87,10 @@ def components(
     group = None if groups_D is None else np.unique(np.asarray(groups_D), return_inverse=True)[1]
     G = D if group is None else int(group.max()) + 1
     clusters, cluster_noise, G_effective = np.zeros_like(mean), np.zeros_like(mean), 1 / (w**2).sum()
+    G_degrees = D - 1.0
     if group is not None and 1 < G < D:
+        parts = (sizes := np.bincount(group)) * (1 - sizes / D)
+        G_degrees = float(parts.sum() ** 2 / (parts**2).sum() * (G - 1) / G)
         clusters, cluster_noise = _between(means_D - plain[..., None], ss_D, group, G)
         G_effective = 1 / (np.bincount(group, weights=w) ** 2).sum()
     return Components(
@@ -98,6 +107,7 @@ def components(
         G=G if 1 < G < D else D,
         D_effective=float(1 / (w**2).sum()),
         G_effective=float(G_effective),
+        G_degrees=G_degrees,
     )
 
 
@@ -109,10 +119,13 @@ def _crossed(x: np.ndarray, plain: np.ndarray, ss_D: np.ndarray) -> tuple[np.nda
         return ms_D, np.zeros_like(plain), np.zeros_like(plain)
     means_R = x.mean(-2, dtype=float)
     ss_R = D * ((means_R - plain[..., None]) ** 2).sum(-1)
-    # a boolean or small type would overflow; einsum squares without a copy of all scores
-    squares = np.einsum("...dr,...dr->...", x, x, dtype=float) if x.dtype != bool else D * R * plain
-    ss_rest = np.maximum(squares - D * R * plain**2 - R * ss_D - ss_R, 0.0)
-    ss_rest = np.where(ss_rest > 1e-9 * np.maximum(squares, 1e-300), ss_rest, 0.0)  # what rounding left
+    if x.dtype == bool:  # many sets of right and wrong: their squares are known
+        total = D * R * plain * (1 - plain)
+    else:
+        off = x - plain[..., None, None]
+        total = np.einsum("...dr,...dr->...", off, off)
+    ss_rest = np.maximum(total - R * ss_D - ss_R, 0.0)
+    ss_rest = np.where(ss_rest > 1e-9 * np.maximum(total, 1e-300), ss_rest, 0.0)  # what rounding left
     rest = ss_rest / max((D - 1) * (R - 1), 1)
     runs = np.where(ss_R > 0, (ss_R / (R - 1) - rest) / D, 0.0)
     return np.maximum((ms_D - rest) / R, 0.0), runs, rest

@@ -15,8 +15,10 @@ MEANS = "Student's t over documents"
 # Chosen by simulation (`make coverage`, docs/statistics.md), not by theory:
 QUARTER = 0.25  # Clopper and Pearson's interval is 0, Jeffreys' is 0.5: the first is long, the second too short
 DOCUMENT_DOUBT = 0.75  # how many informative answers the assumption that documents are all or nothing counts for
-CLUSTER_DOUBT, CLUSTER_ICC = 2.0, 0.3  # the same for groups, and the intraclass correlation assumed of them
-FLOOR = 0.02  # groups and resampled shots differ at least so much, where chance could hide it: a share of p (1 - p)
+CLUSTER_DOUBT, CLUSTER_ICC = 0.25, 0.3  # the same for groups, and the intraclass correlation assumed of them
+# What groups and resampled shots differ by at least, where chance could hide it: a variance over p (1 - p)
+CLUSTER_FLOOR, RUN_FLOOR = 0.005, 0.02**2
+CLOSE = 1e-6  # how far outside [0, 1] rounding may put a share
 
 
 def new_questions(
@@ -43,14 +45,14 @@ def new_questions(
         shares: the scores lie in [0, 1].
         level: share of such intervals that hold the truth.
 
-    Degenerate cases: no interval for one document. All right or all wrong has an interval: with no failure in 20
-    questions the truth may still be 0.86.
+    Degenerate cases: no interval for one document, nor for scores without bounds that are all equal. All right or all
+    wrong has an interval: with no failure in 20 questions the truth may still be 0.86.
 
     Errors: ValueError as for `components`, for shares outside [0, 1], or for a level outside (0, 1).
     """
     check_level(level)
-    found = components(scores_DR, groups_D, weights_D)
-    if shares and (np.min(scores_DR) < 0 or np.max(scores_DR) > 1):
+    found = components(np.clip(scores_DR, 0, 1) if shares else scores_DR, groups_D, weights_D)
+    if shares and (np.min(scores_DR) < -CLOSE or np.max(scores_DR) > 1 + CLOSE):
         raise ValueError("a score lies outside [0, 1]")
     target = new_questions_target(found.G < found.D, resampled, found.R)
     method = SHARES if shares else MEANS
@@ -59,6 +61,9 @@ def new_questions(
     value = float(found.mean)
     if found.D == 1:
         return Estimate(value, None, None, level, method, target, 1, "one document: no interval for new questions")
+    if not shares and float(found.spread) == 0:
+        reason = "all documents have the same score, which has no bounds: no spread to estimate from"
+        return Estimate(value, None, None, level, method, target, found.D, reason)
     low, high = (share_interval if shares else mean_interval)(found, resampled=resampled, level=level)
     return Estimate(value, float(low), float(high), level, method, target, found.D)
 
@@ -82,17 +87,15 @@ def effective_n(found: Components, *, resampled: bool = False, level: float = 0.
     doubt = DOCUMENT_DOUBT / (DOCUMENT_DOUBT + informative)
     spread = np.where(p * (1 - p) > 0, found.spread / single, 1.0)
     documents = (spread * (1 - doubt) + doubt) / found.D_effective
-    square = _normal(level) ** 2 * documents
+    square = student(level) ** 2 * documents
     if found.G < found.D:
-        doubt = CLUSTER_DOUBT / (CLUSTER_DOUBT + informative)
-        icc = np.maximum(found.clusters, np.minimum(FLOOR * single, found.cluster_noise / 2)) / single
+        doubt = CLUSTER_DOUBT / (CLUSTER_DOUBT + informative * found.G_effective / found.D)
+        icc = _between(found, single) / single
         icc = icc * (1 - doubt) + np.maximum(icc, CLUSTER_ICC) * doubt
-        alike = max(1 / found.G_effective - 1 / found.D_effective, 0.0)
-        square = square + _student(level, found.G - 1) ** 2 * icc * alike
-    if resampled and found.R > 1:
-        runs = np.maximum(found.runs, np.minimum(FLOOR**2 * single, found.run_noise / 2)) / single
-        square = square + _student(level, found.R - 1) ** 2 * runs / found.R
-    return np.asarray(_normal(level) ** 2 / square)
+        square = square + _of_groups(found, icc, level)
+    if resampled:
+        square = square + runs_square(found, single, level) / single
+    return np.asarray(student(level) ** 2 / square)
 
 
 def share_interval(found: Components, *, resampled: bool = False, level: float = 0.95) -> tuple[np.ndarray, np.ndarray]:
@@ -112,7 +115,7 @@ def share_interval(found: Components, *, resampled: bool = False, level: float =
     tail = (1 - level) / 2
     low = special.betaincinv(right + QUARTER, wrong + 1 - QUARTER, tail)
     high = special.betaincinv(right + 1 - QUARTER, wrong + QUARTER, 1 - tail)
-    return np.where(right > 1e-9, low, 0.0), np.where(wrong > 1e-9, high, 1.0)
+    return np.where(right > 1e-6, low, 0.0), np.where(wrong > 1e-6, high, 1.0)
 
 
 def mean_interval(found: Components, *, resampled: bool = False, level: float = 0.95) -> tuple[np.ndarray, np.ndarray]:
@@ -122,23 +125,37 @@ def mean_interval(found: Components, *, resampled: bool = False, level: float = 
     the two ends are that mean.
     """
     single = found.spread * found.D / max(found.D - 1, 1)
-    square = _student(level, found.D - 1) ** 2 * single / found.D_effective
-    if found.G < found.D:
-        between = np.maximum(found.clusters, np.minimum(FLOOR * single, found.cluster_noise / 2))
-        alike = max(1 / found.G_effective - 1 / found.D_effective, 0.0)
-        square = square + _student(level, found.G - 1) ** 2 * between * alike
-    if resampled and found.R > 1:
-        runs = np.maximum(found.runs, np.minimum(FLOOR**2 * single, found.run_noise / 2))
-        square = square + _student(level, found.R - 1) ** 2 * runs / found.R
+    square = student(level, found.D - 1) ** 2 * single / found.D_effective + groups_square(found, single, level)
+    if resampled:
+        square = square + runs_square(found, single, level)
     half = np.sqrt(square)
     return found.mean - half, found.mean + half
 
 
-def _normal(level: float) -> float:
-    return _student(level, math.inf)
+def groups_square(found: Components, single: np.ndarray, level: float) -> np.ndarray:
+    """What the variance between groups adds to the square of a half-width; `single` is the variance of one document."""
+    return _of_groups(found, _between(found, single), level) if found.G < found.D else np.zeros_like(single)
 
 
-def _student(level: float, degrees: float) -> float:
+def runs_square(found: Components, single: np.ndarray, level: float) -> np.ndarray:
+    """What the variance between runs adds to the square of a half-width; nothing where there is one run."""
+    if found.R == 1:
+        return np.zeros_like(single)
+    runs = np.maximum(found.runs, np.minimum(RUN_FLOOR * single, found.run_noise / 2))
+    return np.asarray(student(level, found.R - 1) ** 2 * runs / found.R)
+
+
+def _between(found: Components, single: np.ndarray) -> np.ndarray:
+    return np.asarray(np.maximum(found.clusters, np.minimum(CLUSTER_FLOOR * single, found.cluster_noise / 2)))
+
+
+def _of_groups(found: Components, between: np.ndarray, level: float) -> np.ndarray:
+    alike = max(1 / found.G_effective - 1 / found.D_effective, 0.0)  # what independent documents have is in already
+    return np.asarray(student(level, found.G_degrees) ** 2 * between * alike)
+
+
+def student(level: float, degrees: float = math.inf) -> float:
+    """The quantile of Student's t, or of the normal distribution, that a share `level` lies within, both signs."""
     from scipy import special
 
     upper = (1 + level) / 2

@@ -12,7 +12,7 @@ from evalsweep.identity import describe, without_seed
 from evalsweep.record import FINISHED, Record, Scores
 from evalsweep.stats.components import components
 from evalsweep.stats.estimate import NEW_QUESTIONS, Estimate
-from evalsweep.stats.questions import SHARES, new_questions
+from evalsweep.stats.questions import CLOSE, SHARES, new_questions
 from evalsweep.stats.runs import median_interval, run_interval, spread
 from evalsweep.summary.documents import Scored, Table, macro_weights, table
 from evalsweep.summary.types import Cell, Group, Metric, Run, Variance
@@ -49,7 +49,8 @@ def cell(
         values = [r.metrics[name] for _, r in members if is_number(r.metrics.get(name))]
         if len(values) < len(members):
             continue
-        low, high = (0.0, 1.0) if _is_share(name) else (-math.inf, math.inf)
+        within = _is_share(name) and min(values) >= 0 and max(values) <= 1
+        low, high = (0.0, 1.0) if within else (-math.inf, math.inf)
         made, complaints = _table(members, scores, name)
         tables[name] = made
         lines += complaints if name == headline else []
@@ -58,6 +59,7 @@ def cell(
             run_interval(values, identical=identical, bounds=(low, high)),
             None if made is None or made.reason else _questions(made, name, identical, resampled),
         )
+    lines += _cut(members, scores)
     main, seen = per_metric[headline], tables[headline]
     interval = main.interval
     if identical and interval.reason:
@@ -69,14 +71,21 @@ def cell(
         metric=headline.partition("/")[2],
         differs=describe(first.config, keys),
         runs=tuple(
-            Run(r.seeds["generation"], r.metrics[headline], d, r.seconds, r.metrics.get("generation/tokens"))
+            Run(
+                r.seeds["generation"],
+                r.metrics[headline],
+                d,
+                r.seconds,
+                r.metrics.get("generation/tokens"),
+                r.provenance.get("shots_hash"),
+            )
             for d, r in members
         ),
         identical=identical,
         documents=len(seen.documents) if seen else first.documents,
         spread=main.spread,
         interval=interval,
-        questions=main.questions or _no_questions(main.spread.mean, seen),
+        questions=main.questions or _no_questions(main.spread.mean, seen, members, scores),
         median=_median([r.metrics[headline] for _, r in members], identical),
         macro=_macro(seen, headline, identical, resampled),
         groups=_groups(seen, headline, identical),
@@ -90,6 +99,15 @@ def cell(
     return made_of, seen, lines
 
 
+def _cut(members: Sequence[Member], scores: Mapping[str, Scores]) -> list[str]:
+    """A line for each run that left fewer documents than its score was made of."""
+    return [
+        f"{found.source}: {len(found.documents)} of the {record.documents} documents that the score was made of"
+        for directory, record in members
+        if (found := scores.get(directory)) is not None and len(found.documents) < record.documents
+    ]
+
+
 def is_resampled(members: Sequence[Member]) -> bool:
     """Whether each run was meant to have shots of its own, and they are not known to have been the same."""
     shots = {r.provenance.get("shots_hash") for _, r in members}
@@ -100,7 +118,7 @@ def is_resampled(members: Sequence[Member]) -> bool:
 def _table(members: Sequence[Member], scores: Mapping[str, Scores], name: str) -> tuple[Table | None, list[str]]:
     task, _, metric = name.partition("/")
     runs = [
-        Scored(d, scores[d], r.metrics[name], r.documents)
+        Scored(scores[d], r.metrics[name], r.documents)
         for d, r in members
         if d in scores and metric in scores[d].values
     ]
@@ -120,8 +138,18 @@ def _questions(made: Table, name: str, identical: bool, resampled: bool) -> Esti
     )
 
 
-def _no_questions(mean: float, seen: Table | None) -> Estimate:
-    reason = seen.reason if seen and seen.reason else "the runs' documents are not known, or are not the same"
+def _no_questions(mean: float, seen: Table | None, members: Sequence[Member], scores: Mapping[str, Scores]) -> Estimate:
+    metric = str(members[0][1].headline).partition("/")[2]
+    if seen and seen.reason:
+        reason = seen.reason
+    elif any(d not in scores for d, _ in members):
+        reason = "the documents of a run are not known"
+    elif not all(metric in scores[d].values for d, _ in members):
+        reason = (
+            f"no document has a score of {metric} by itself: only another run of the same questions has an interval"
+        )
+    else:
+        reason = "the runs have no document in common"
     return Estimate(mean, None, None, 0.95, SHARES, NEW_QUESTIONS, 0, reason)
 
 
@@ -159,7 +187,7 @@ def _variance(seen: Table | None, identical: bool) -> Variance | None:
 
 
 def _are_shares(made: Table, name: str) -> bool:
-    return _is_share(name) and float(made.scores_DR.min()) >= 0 and float(made.scores_DR.max()) <= 1
+    return _is_share(name) and float(made.scores_DR.min()) >= -CLOSE and float(made.scores_DR.max()) <= 1 + CLOSE
 
 
 def _is_share(metric: str) -> bool:

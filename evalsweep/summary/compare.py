@@ -51,13 +51,16 @@ def _compared(axis: str, i: int, j: int, cells: Sequence[Cell], tables: Sequence
     groups = np.array([left.groups[keep[d]] for d in shared]) if left.grouped else None
     weights = None if left.weights_D is None else np.array([left.weights_D[keep[d]] for d in shared])
     resampled = a.resampled or b.resampled
+    order = _same_shots(a, b, axis) if a.resampled and b.resampled else None
+    if order is not None:
+        y = y[:, order]
     estimate = difference(
         x,
         y,
         groups_D=groups,
         weights_D=weights,
         resampled=resampled,
-        same_runs=a.resampled and b.resampled and _same_shots(a, b, axis),
+        same_runs=order is not None,
         shares=a.questions.method.startswith(SHARES),
     )
     test = sign_flip((y.mean(1) - x.mean(1)) * (1 if weights is None else weights * len(weights)), groups)
@@ -91,9 +94,20 @@ def _paired(left: Table, right: Table) -> tuple[list[str], np.ndarray, np.ndarra
     return shared, left.scores_DR[keep], right.scores_DR[[at[document] for document in shared]]
 
 
-def _same_shots(a: Cell, b: Cell, axis: str) -> bool:
-    """Whether run by run the two sides had the same shots."""
-    return not axis.startswith(("fewshot", "task")) and [r.seed for r in a.runs] == [r.seed for r in b.runs]
+def _same_shots(a: Cell, b: Cell, axis: str) -> list[int] | None:
+    """The order in which b's runs have the shots of a's, run by run; None where they had others."""
+    shots: tuple[list[Any], list[Any]] = [run.shots for run in a.runs], [run.shots for run in b.runs]
+    seeds: tuple[list[Any], list[Any]] = [run.seed for run in a.runs], [run.seed for run in b.runs]
+    for left, right in (shots, ([], []) if axis.startswith(("fewshot", "task")) else seeds):
+        if (
+            left
+            and None not in left
+            and len(set(left)) == len(left)
+            and {*left} == {*right}
+            and len(right) == len(left)
+        ):
+            return [right.index(value) for value in left]
+    return None
 
 
 def _unlike(a: Cell, b: Cell, axis: str) -> tuple[str, ...]:

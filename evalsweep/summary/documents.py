@@ -17,9 +17,8 @@ CLOSE = 1e-6
 
 @dataclass(frozen=True)
 class Scored:
-    """A run and its documents: the metric that was recorded of them, and how many there were."""
+    """A run and its documents: the metric that was recorded of them, and how many there were (0: not known)."""
 
-    name: str
     scores: Scores
     recorded: float
     documents: int
@@ -51,14 +50,14 @@ def table(runs: Sequence[Scored], metric: str) -> tuple[Table | None, list[str]]
     lines: list[str] = []
     columns = []
     for run in runs:
-        column, complaints = _column(run.name, run.scores, metric)
+        column, complaints = _column(run, metric)
         columns.append(column)
         lines += complaints
     shared = [key for key in columns[0] if all(key in column for column in columns)]
     for run, column in zip(runs, columns, strict=True):
         others = dict.fromkeys(key for c in columns for key in c if key not in column)
         if others:
-            lines.append(_unshared(run.name, others, column, run.scores))
+            lines.append(_unshared(others, column, run.scores))
     if not shared:
         return None, lines
     first = runs[0].scores
@@ -71,18 +70,21 @@ def table(runs: Sequence[Scored], metric: str) -> tuple[Table | None, list[str]]
     return _weighted(found, runs, metric), lines
 
 
-def _column(name: str, scores: Scores, metric: str) -> tuple[dict[tuple[str, str], float], list[str]]:
+def _column(run: Scored, metric: str) -> tuple[dict[tuple[str, str], float], list[str]]:
     """Document and hash to score, and what is wrong with the rest."""
     lines = []
+    scores, name = run.scores, run.scores.source
     values = scores.values.get(metric, [])
+    covered = {group for group, value in zip(scores.groups, values, strict=False) if value is not None}
     twice = [document for document, n in Counter(scores.documents).items() if n > 1]
     if twice:
         lines.append(f"{name}: {_some(twice)} more than once; the first is taken")
     found: dict[tuple[str, str], float] = {}
     without = []
     seen: set[str] = set()
-    for document, digest, value in zip(scores.documents, scores.hashes, values, strict=False):
-        if document in seen:
+    rows = zip(scores.documents, scores.hashes, scores.groups, values, strict=False)
+    for document, digest, group, value in rows:
+        if document in seen or group not in covered:  # a metric that a whole task lacks is none of that task's
             continue
         seen.add(document)
         if value is None or not math.isfinite(value):
@@ -94,16 +96,14 @@ def _column(name: str, scores: Scores, metric: str) -> tuple[dict[tuple[str, str
     return found, lines
 
 
-def _unshared(
-    name: str, others: Mapping[tuple[str, str], None], own: Mapping[tuple[str, str], float], scores: Scores
-) -> str:
+def _unshared(others: Mapping[tuple[str, str], None], own: Mapping[tuple[str, str], float], scores: Scores) -> str:
     known = set(scores.documents)
     changed = [document for document, _ in others if document in known and any(document == d for d, _ in own)]
     missing = [document for document, _ in others if document not in known]
     parts = [f"{_some(missing)} of the other runs missing"] if missing else []
     parts += [f"{_some(changed)} with another question than in other runs"] if changed else []
     parts = parts or [f"{_some([document for document, _ in others])} without a score"]
-    return f"{name}: {'; '.join(parts)}; left out of what is told of documents"
+    return f"{scores.source}: {'; '.join(parts)}; left out of what is told of documents"
 
 
 def _some(documents: Sequence[str]) -> str:

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from evalsweep.identity import identity, varying, without_seed
+from evalsweep.identity import flat, identity, varying, without_seed
 from evalsweep.record import Alarm, Record, Scores
 from evalsweep.summary.cells import cell, has_score
 from evalsweep.summary.compare import comparisons, versions
@@ -35,7 +35,9 @@ def summarise(
     ordered = sorted(records, key=lambda pair: rank.get(pair[1].config_hash, len(rank)))
     finished = [(d, r) for d, r in ordered if has_score(r)]
     failed = [
-        Failure(names.get(r.config_hash, d), r.status, r.error or "no score", d) for d, r in ordered if not has_score(r)
+        Failure(names.get(r.config_hash, d), r.status, r.error or f"{d}: its score is not a finite number", d)
+        for d, r in ordered
+        if not has_score(r)
     ]
     broken = broken or {}
     failed += [Failure(d, "UNREADABLE", line, d) for d, line in broken.items()]
@@ -49,6 +51,7 @@ def summarise(
     groups: dict[str, list[tuple[str, Record]]] = {}
     for directory, record in finished:
         groups.setdefault(record.cell_hash, []).append((directory, record))
+    repeats = _repeats(groups)
     made = [cell(members, keys, scores or {}) for members in groups.values()]
     cells = tuple(one for one, _, _ in made)
     told = [line for _, _, lines in made for line in lines]
@@ -62,9 +65,25 @@ def summarise(
             *_dead_axes([r for _, r in finished], keys),
             *_unlike(list(groups.values())),
             *_two_runs(cells),
+            *repeats,
         ),
         jobs=len(asked) or len(records) + len(broken),
     )
+
+
+def _repeats(cells: Mapping[str, list[tuple[str, Record]]]) -> list[str]:
+    """Take out runs that were found twice, as copies are: same seeds and answers, among runs that are not all alike."""
+    lines = []
+    for members in cells.values():
+        seen: dict[Any, str] = {}
+        alike = len({r.responses_hash for _, r in members}) == 1
+        for directory, record in list(members):
+            key = (record.responses_hash, *sorted(record.seeds.items()))
+            if record.responses_hash is None or alike or seen.setdefault(key, directory) == directory:
+                continue
+            members.remove((directory, record))
+            lines.append(f"{directory} repeats {seen[key]}, seeds and answers: the two count as one run")
+    return lines
 
 
 def _two_runs(cells: Sequence[Cell]) -> list[str]:
@@ -132,7 +151,7 @@ def _without(config: Mapping[str, Any], option: str) -> dict[str, Any]:
     group, _, key = option.partition(".")
     kept = {k: v for k, v in identity(config).items() if k != (None if key else group)}
     if key:
-        kept[group] = {k: v for k, v in kept[group].items() if k != key}
+        kept[group] = {k: v for k, v in flat(kept[group]).items() if k != key}
     if option == "temperature":
         kept.pop("decoding")
     return kept
@@ -140,4 +159,4 @@ def _without(config: Mapping[str, Any], option: str) -> dict[str, Any]:
 
 def _at(config: Mapping[str, Any], option: str) -> str:
     group, _, key = option.partition(".")
-    return json.dumps(config[group][key] if key else config[group], sort_keys=True)
+    return json.dumps(flat(config[group]).get(key) if key else config[group], sort_keys=True)

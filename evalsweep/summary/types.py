@@ -17,13 +17,14 @@ SCHEMA = 1
 
 @dataclass(frozen=True)
 class Run:
-    """One finished run of a cell; `tokens` were generated, None where that is not known."""
+    """One finished run of a cell; `tokens` were generated, None where that is not known; `shots` is a hash of them."""
 
     seed: int
     score: float
     directory: str
     seconds: float
     tokens: float | None
+    shots: str | None
 
 
 @dataclass(frozen=True)
