@@ -45,7 +45,7 @@ class TaskConfig:
     limit: int | None = None  # documents a task (a subject of MMLU is a task); default: all
     num_fewshot: int | None = None  # default: the task's own
     samples: int = 1  # answers per document
-    k: list[int] = field(default_factory=list)  # pass@k, k <= samples; default: 1, 5 and 10 as far as samples go
+    k: list[int] = field(default_factory=list)  # pass@k and maj@k, k <= samples; default: 1, 5, 10 and maj@samples
     max_gen_toks: int | None = None  # default: the task's own
     gen_prefix: str | None = None  # words that every answer begins with, also in the shots
     metric: str | None = None  # the headline, as lm_eval names it; default: the first
@@ -263,11 +263,12 @@ def _check_task(job: JobConfig) -> None:
         if not 1 <= k <= task.samples:
             raise BadInput(
                 f"task.k={task.k} task.samples={task.samples}",
-                f"pass@{k} needs 1 <= k <= task.samples",
+                f"{'pass' if is_code(task.name) else 'maj'}@{k} needs 1 <= k <= task.samples",
                 f"task.k=[1] task.samples={max(task.samples, k)}",
             )
-    if task.k and not is_code(task.name):
-        raise BadInput(f"task.k={task.k}", f"pass@k is for tasks of code ({', '.join(CODE_TASKS)})", "task.k=[]")
+    if task.k and not (is_code(task.name) or is_numeric(task.name)):
+        known = f"pass@k is for tasks of code ({', '.join(CODE_TASKS)}), maj@k for written numbers (gsm8k)"
+        raise BadInput(f"task.k={task.k}", known, "task.k=[]")
     length = job.model.max_length
     if task.max_gen_toks is not None and length is not None and task.max_gen_toks >= length:
         raise BadInput(

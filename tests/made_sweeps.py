@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import functools
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -17,6 +19,11 @@ from evalsweep.record import Record, Sample
 
 METRIC = "exact_match,number"
 DOCUMENT = Sample("sample", 0, "0", "", "", [], "", [], {})
+
+
+@functools.cache
+def _config(overrides: tuple[str, ...]) -> dict[str, Any]:
+    return asdict(job_of(*overrides))
 
 
 def question(number: int, score: float | None) -> Sample:
@@ -43,7 +50,7 @@ def make_run(
     **changes: Any,
 ) -> Path:
     """Write a finished run with these scores below `sweep`; gives its folder."""
-    config = asdict(job_of(*overrides))
+    config = copy.deepcopy(_config(overrides))
     samples = [sample(i, score) for i, score in enumerate(scores)]
     known = [score for score in scores if score is not None]
     task = config["task"]["name"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 
 import pytest
@@ -249,8 +250,13 @@ def test_gsm8ks_vote_and_mean_stand_side_by_side(gsm8k):
         assert sample.scores["maj@5"] == vote(numbers, number_of(sample.target))[0]
     for name in ("numeric", "maj@5"):
         assert voted.metrics[f"gsm8k/{name}"] == pytest.approx(sum(s.scores[name] for s in voted.samples) / 3)
-    headed = evaluate(job_of(*own, "task.samples=5", "temperature=0.6", "task.metric=maj@5"), lambda *_: None)
+    more = ("task.samples=5", "temperature=0.6", "task.metric=maj@5", "task.k=[3]")
+    headed = evaluate(job_of(*own, *more), lambda *_: None)
     assert headed.headline == "gsm8k/maj@5"
+    for sample in headed.samples:
+        numbers, target = [number_of(text) for text in sample.responses], number_of(sample.target)
+        votes = [vote(subset, target)[0] for subset in itertools.combinations(numbers, 3)]
+        assert sample.scores["maj@3"] == pytest.approx(sum(votes) / len(votes))
 
 
 def test_an_empty_prompt_is_answered_from_the_begin_token(tmp_path):

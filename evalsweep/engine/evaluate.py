@@ -64,7 +64,7 @@ def evaluate(job: JobConfig, progress: Progress, backwards: bool = False) -> Eva
         for prompts in made.values():
             prompts.keep()
         rounds = _score_each_answer(built, job, system)
-    samples = scoring.samples(built, results, rounds, made, loaded.lm, job.task.samples)
+    samples = scoring.samples(built, results, rounds, made, loaded.lm, job.task)
     samples, of_code, code_run = code.score(job, built, samples, progress)
     metrics = scoring.metrics(rounds) | scoring.numeric_metrics(samples) | of_code
     alarmed = [

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
-from evalsweep.config import NUMERIC, is_numeric
+from evalsweep.config import NUMERIC, TaskConfig, is_numeric
 from evalsweep.engine.answers.numeric import number_of, vote
 from evalsweep.engine.models.requests import CAPPED
 from evalsweep.engine.tasks.harness import Built
@@ -13,6 +15,7 @@ from evalsweep.engine.tasks.prompts import Prompts
 from evalsweep.errors import BadInput
 from evalsweep.provenance import text_hash
 from evalsweep.record import Sample
+from evalsweep.stats.majk import maj_at_k
 
 FLEXIBLE = "exact_match,flexible-extract"  # lm_eval's own score of GSM8K that reads the last number
 
@@ -72,7 +75,7 @@ def samples(
     rounds: list[dict[str, Any]],
     made: dict[str, Prompts],
     lm: Any,
-    asked: int,
+    wanted: TaskConfig,
 ) -> list[Sample]:
     """One sample a document, in order.
 
@@ -82,7 +85,7 @@ def samples(
         rounds: lm_eval's results for the first answers, the second answers, and so on; scores are means over them.
         made: how the prompts of each task came about.
         lm: the model, which knows how its answers came to their end.
-        asked: how many answers to a document were asked for.
+        wanted: how many answers to a document were asked for, and the sizes of votes.
     """
     found = []
     for name, task in built.tasks.items():
@@ -100,7 +103,7 @@ def samples(
                 continue  # lm_eval repeats the row for each filter
             seen.add(row["doc_id"])
             prompt = made[name].made[row["doc_id"]]
-            numeric, flags = _numeric(name, row)
+            numeric, flags = _numeric(name, row, wanted.k)
             if row["doc_id"] in unparsed and not is_numeric(name):
                 flags.append("unparsed")
             found.append(
@@ -114,14 +117,14 @@ def samples(
                     target=_target(task, row),
                     responses=_responses(task, row),
                     scores={m: sum(v) / len(v) for m, v in scores.get(row["doc_id"], {}).items()} | numeric,
-                    flags=[*prompt.flags, *flags, *_answer_flags(task, row, lm, asked)],
+                    flags=[*prompt.flags, *flags, *_answer_flags(task, row, lm, wanted.samples)],
                     lost=prompt.lost,
                 )
             )
     return found
 
 
-def _numeric(task: str, row: dict[str, Any]) -> tuple[dict[str, float], list[str]]:
+def _numeric(task: str, row: dict[str, Any], sizes: Sequence[int]) -> tuple[dict[str, float], list[str]]:
     """The scores of written numbers, and the flags that go with them."""
     if not is_numeric(task):
         return {}, []
@@ -132,6 +135,11 @@ def _numeric(task: str, row: dict[str, Any]) -> tuple[dict[str, float], list[str
     if len(answers) > 1:
         scores[f"maj@{len(answers)}"], tied = vote(answers, target)
         flags += ["tied"] if tied else []
+        others = Counter(answer for answer in answers if answer not in (None, target))
+        right, silent = answers.count(target) if target is not None else 0, answers.count(None)
+        for k in sizes:
+            if k < len(answers):
+                scores[f"maj@{k}"] = maj_at_k(right, list(others.values()), k, silent)
     return scores, flags
 
 
