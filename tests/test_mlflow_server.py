@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 import socket
 import subprocess
 import sys
@@ -14,20 +13,10 @@ import urllib.request
 from pathlib import Path
 
 import pytest
+from browser import browser
 from conftest import only
 
 from evalsweep import store
-
-CHROMIUM_FLAGS = [
-    "--headless",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-]
 
 
 @pytest.fixture(scope="module")
@@ -142,20 +131,17 @@ def test_a_sweep_sent_twice_is_there_once(server, swept, tmp_path):
     assert len(_table(server, run, tmp_path)) == 8
 
 
-def test_a_person_finds_the_runs_the_note_and_the_picture(server, swept, tmp_path):
-    chromium = shutil.which("chromium")
-    assert chromium, "Debian's chromium is needed: apt-get install chromium"
+def test_a_person_finds_the_runs_the_note_the_picture_and_the_report(server, swept, tmp_path):
     from mlflow import MlflowClient
-    from playwright.sync_api import expect, sync_playwright
+    from playwright.sync_api import expect
 
     client = MlflowClient(server)
     experiment = client.get_experiment_by_name("evalsweep").experiment_id
     (parent,) = client.search_runs([experiment], "tags.`evalsweep.kind` = 'sweep'")
     base = f"{server}/#/experiments/{experiment}/runs"
     shots = Path(os.environ.get("EVALSWEEP_SCREENSHOTS", tmp_path))
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=chromium, args=CHROMIUM_FLAGS)
-        page = browser.new_page(viewport={"width": 1500, "height": 900})
+    with browser() as chromium:
+        page = chromium.new_page(viewport={"width": 1500, "height": 900})
         page.set_default_timeout(60_000)
         page.goto(f"{base}?viewStateShareKey=evalsweep")
         for name in ("t=0 s=0 sample", "t=0 s=42 sample", "t=1 s=0 sample", "t=1 s=42 sample"):
@@ -167,11 +153,19 @@ def test_a_person_finds_the_runs_the_note_and_the_picture(server, swept, tmp_pat
         page.screenshot(path=shots / "runs.png")
 
         page.goto(f"{base}/{parent.info.run_id}")
-        expect(page.get_by_role("columnheader", name="95% interval").first).to_be_visible(timeout=60_000)
+        expect(page.get_by_role("columnheader", name="new questions").first).to_be_visible(timeout=60_000)
         page.screenshot(path=shots / "parent.png")
 
         page.goto(f"{base}/{parent.info.run_id}/artifacts/scores.png")
         width = int.from_bytes((swept / "scores.png").read_bytes()[16:20], "big")  # from the PNG's header
         page.wait_for_function("width => [...document.images].some(i => i.naturalWidth === width)", arg=width)
         page.screenshot(path=shots / "picture.png")
-        browser.close()
+
+        page = chromium.new_page(viewport={"width": 1500, "height": 900})
+        page.goto(f"{base}/{parent.info.run_id}/artifacts/report.html")
+        report = page.frame_locator("iframe").first
+        expect(report.get_by_text("Where the variance of the mean comes from")).to_be_visible(timeout=60_000)
+        report.locator("#search").fill('"What is 11 * 4?"')
+        report.locator("#table button.open").click()
+        expect(report.locator("tr.detail .answers > div")).to_have_count(4)
+        page.screenshot(path=shots / "report.png")

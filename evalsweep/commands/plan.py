@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from evalsweep import inputs
+from evalsweep.commands.arguments import Parser
 from evalsweep.errors import BadInput
 from evalsweep.report import words
 from evalsweep.report.plan import Plan, Speed, terminal
@@ -22,8 +23,8 @@ ALIKE = 0.8  # correlation of documents between two versions of a model, where i
 def run(argv: Sequence[str]) -> int:
     """Print the plan; gives the exit code: 0 done, 2 bad input."""
     tolerate_any_encoding()
-    args = _parser().parse_args(list(argv))
     try:
+        args = _parser().parse_args(list(argv))
         _check(args)
         say(terminal(_from_sweep(args) if args.source else _assumed(args), width()))
     except BadInput as e:
@@ -33,7 +34,7 @@ def run(argv: Sequence[str]) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="evalsweep plan", description=__doc__)
+    parser = Parser("plan", __doc__, "evalsweep plan --detect 0.02 --from multirun/<day>/<time>")
     parser.add_argument("--detect", type=float, required=True, help="the difference to find, such as 0.02 for 2 points")
     parser.add_argument("--from", dest="source", type=Path, help="a sweep: its noise and speed are used")
     parser.add_argument("--task", help=f"which task of the sweep; without one, a size ({', '.join(SIZES)})")

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from evalsweep import inputs, store
+from evalsweep.commands.arguments import Parser
 from evalsweep.errors import BadInput, first_line
 from evalsweep.publish import publish
 from evalsweep.report import table, words
@@ -23,15 +23,15 @@ def run(argv: Sequence[str]) -> int:
     2: bad input, nothing is written.
     """
     tolerate_any_encoding()
-    parser = argparse.ArgumentParser(prog="evalsweep report", description=__doc__)
+    parser = Parser("report", __doc__, "evalsweep report multirun/<day>/<time>")
     parser.add_argument(
         "path", type=Path, help="folder of a sweep or run (multirun/<day>/<time>), or of lm_eval's results"
     )
     parser.add_argument(
         "--out", type=Path, help="folder to write to; PATH itself for a sweep, PATH/report for lm_eval's"
     )
-    args = parser.parse_args(list(argv))
     try:
+        args = parser.parse_args(list(argv))
         found = inputs.load(args.path)
         out = args.out or (args.path if found.own else args.path / "report")
         store.check_writable(out)
