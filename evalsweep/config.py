@@ -49,6 +49,7 @@ class TaskConfig:
     max_gen_toks: int | None = None  # default: the task's own
     gen_prefix: str | None = None  # words that every answer begins with, also in the shots
     metric: str | None = None  # the headline, as lm_eval names it; default: the first
+    group_by: str | None = None  # the field that names a document's group, as a passage; subjects are groups anyway
     unsafe_code: str = "refuse"  # refuse | allow: code that the model wrote, without a sandbox
 
 

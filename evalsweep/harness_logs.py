@@ -23,7 +23,7 @@ from typing import Any
 from evalsweep.errors import first_line
 from evalsweep.identity import config_hash, without_seed
 from evalsweep.provenance import text_hash, value_hash
-from evalsweep.record import FINISHED, Record, Sample, Scores
+from evalsweep.record import FINISHED, Record, Sample, Scores, group_of
 from evalsweep.redact import redact_tree
 
 _PREFERRED = ("exact_match", "acc", "acc_norm", "pass@1", "pass_at_1", "em", "f1")  # what people mean by a task's score
@@ -87,28 +87,32 @@ def _read(file: Path) -> dict[str, Any]:
     return data
 
 
-def read_scores(file: Path, task: str) -> Scores:
+def read_scores(file: Path, task: str, group_by: str | None = None) -> Scores:
     """The scores of the documents of a task or group.
 
     Errors: ValueError with the path for a file that is broken; OSError, FileNotFoundError where there is none.
     """
-    rows = ((s.task, s.doc_id, s.doc_hash, s.scores) for s in read_samples(file, task))
     with _named(file):
         parts = _parts(_read(file), task)
-    return Scores.of(str(_samples_file(file, parts[0]) if len(parts) == 1 else file), rows)
+    return Scores.of(
+        str(_samples_file(file, parts[0]) if len(parts) == 1 else file), read_samples(file, task, group_by)
+    )
 
 
-def read_samples(file: Path, task: str) -> Iterator[Sample]:
+def read_samples(file: Path, task: str, group_by: str | None = None) -> Iterator[Sample]:
     """The documents of a task or group, each with its scores by all filters.
 
-    Errors: as for `read_scores`.
+    Args:
+        group_by: the field of the dataset's documents that names their group.
+
+    Errors: as for `read_scores`; ValueError too where a document lacks the field.
     """
     with _named(file):
         parts = _parts(_read(file), task)
     for part in parts:
         samples = _samples_file(file, part)
         with _named(samples):
-            yield from _merged(samples, part)
+            yield from _merged(samples, part, group_by)
 
 
 def _tops(data: Mapping[str, Any]) -> list[str]:
@@ -258,7 +262,7 @@ def _lines(path: Path) -> Iterator[dict[str, Any]]:
             yield row
 
 
-def _merged(path: Path, task: str) -> Iterator[Sample]:
+def _merged(path: Path, task: str, group_by: str | None) -> Iterator[Sample]:
     """One sample a document: lm_eval writes a line for each filter, not always side by side.
 
     A document that is there again is given again: whoever counts them tells it.
@@ -270,10 +274,10 @@ def _merged(path: Path, task: str) -> Iterator[Sample]:
         again = times[number, flavour] = times.get((number, flavour), -1) + 1
         rows.setdefault((again, number), []).append(row)
     for _, same in sorted(rows.items(), key=lambda item: item[0][0]):
-        yield _sample(task, same)
+        yield _sample(task, same, group_by)
 
 
-def _sample(task: str, rows: list[dict[str, Any]]) -> Sample:
+def _sample(task: str, rows: list[dict[str, Any]], group_by: str | None) -> Sample:
     first = rows[0]
     scores: dict[str, float] = {}
     for row in rows:
@@ -296,6 +300,7 @@ def _sample(task: str, rows: list[dict[str, Any]]) -> Sample:
         target=str(first.get("target")),
         responses=_responses(first.get("resps")),
         scores=scores,
+        group=group_of(first.get("doc") or {}, group_by),
     )
 
 

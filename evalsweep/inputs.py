@@ -28,11 +28,12 @@ class Inputs:
     own: bool
 
 
-def load(path: Path, asked: Sequence[Job] | None = None) -> Inputs:
+def load(path: Path, asked: Sequence[Job] | None = None, group_by: str | None = None) -> Inputs:
     """Read and summarise whatever lies at `path`.
 
     Args:
         asked: the jobs of the grid, where they are known better than from sweep.json.
+        group_by: the field that names the group of a document, for what lm_eval wrote.
 
     Errors: BadInput where there is nothing to summarise.
     """
@@ -41,6 +42,10 @@ def load(path: Path, asked: Sequence[Job] | None = None) -> Inputs:
             str(path), "is no folder; give that of a sweep, or one that lm_eval wrote", "multirun/<day>/<time>"
         )
     if (path / store.SWEEP).exists() or any(path.glob(f"*/{store.RECORD}")) or (path / store.RECORD).exists():
+        if group_by is not None:
+            raise BadInput(
+                f"--group-by {group_by}", "is for what lm_eval wrote; a sweep says it with", f"task.group_by={group_by}"
+            )
         return _sweep(path, asked)
     found = harness_logs.find(path)
     if not found:
@@ -49,7 +54,7 @@ def load(path: Path, asked: Sequence[Job] | None = None) -> Inputs:
             "holds neither a sweep (sweep.json, record.json) nor lm_eval's results_*.json",
             "evalsweep report multirun/<day>/<time>",
         )
-    return _harness(path, found)
+    return _harness(path, found, group_by)
 
 
 def title(path: Path) -> str:
@@ -78,7 +83,7 @@ def _sweep(path: Path, asked: Sequence[Job] | None) -> Inputs:
     )
 
 
-def _harness(path: Path, files: Sequence[Path]) -> Inputs:
+def _harness(path: Path, files: Sequence[Path], group_by: str | None) -> Inputs:
     records: list[tuple[str, Record]] = []
     broken: dict[str, str] = {}
     place: dict[str, tuple[Path, str]] = {}
@@ -90,7 +95,7 @@ def _harness(path: Path, files: Sequence[Path]) -> Inputs:
                 place[f"{name} {task}"] = (file, task)
         except (ValueError, OSError) as e:
             broken[name] = first_line(e)
-    scores, problems = _scores(records, lambda name: harness_logs.read_scores(*place[name]))
+    scores, problems = _scores(records, lambda name: harness_logs.read_scores(*place[name], group_by))
     return Inputs(
         summarise(records, (), broken, scores, problems),
         lambda name: harness_logs.read_samples(*place[name]),

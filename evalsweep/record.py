@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import hashlib
 import types
 import typing
 from collections.abc import Iterable, Mapping
@@ -28,7 +29,8 @@ class Sample:
     `responses` holds one string an answer; for multiple choice the log-likelihood of each choice. `scores` maps a
     metric, as lm_eval names it, to the mean over the answers. `outcomes` holds one line an answer that was run as code:
     how that went. `flags` names what a reader of the score must know;
-    `lost` counts the tokens and whole shots of the prompt that did not reach the model.
+    `lost` counts the tokens and whole shots of the prompt that did not reach the model. `group` is what the document
+    belongs to within its task, such as a passage; empty where it stands alone.
     """
 
     task: str
@@ -43,14 +45,30 @@ class Sample:
     outcomes: list[str] = field(default_factory=list)
     flags: list[str] = field(default_factory=list)
     lost: dict[str, int] = field(default_factory=dict)
+    group: str = ""
 
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> Sample:
         """Errors: ValueError for a missing or an unknown field, or one of another type."""
+        if isinstance(data, dict):
+            data.setdefault("group", "")  # samples that were written before there were groups
         _check(Sample, data)
         _check_items(data, {"responses": (str, int, float, type(None)), "flags": str, "outcomes": str})
         shots = [Shot(**shot) for shot in data["shots"] if _check(Shot, shot)]
         return Sample(**{**data, "shots": shots})
+
+
+def group_of(document: Mapping[str, Any], field_name: str | None) -> str:
+    """The group of a document of a dataset, by the field that names it; a hash where that is long, as a passage is.
+
+    Errors: ValueError where the document lacks the field.
+    """
+    if field_name is None:
+        return ""
+    if field_name not in document:
+        raise ValueError(f"a document has no field {field_name}; it has {', '.join(map(str, document))}")
+    name = str(document[field_name])
+    return name if len(name) <= 60 else hashlib.sha256(name.encode("utf-8", "replace")).hexdigest()[:16]
 
 
 @dataclass(frozen=True)
@@ -58,7 +76,7 @@ class Scores:
     """What a summary needs of a run's samples: an entry a document, in their order.
 
     `source` is where they were read, `documents` are named task/doc_id, `hashes` are those of the questions, `groups`
-    the tasks that they belong to; `values` maps a metric to one score a document, None where it has none.
+    the tasks that they belong to, or task/group; `values` maps a metric to a score a document, None where it has none.
     """
 
     source: str
@@ -68,22 +86,20 @@ class Scores:
     values: dict[str, list[float | None]]
 
     @staticmethod
-    def of(source: str, rows: Iterable[tuple[str, int, str, Mapping[str, float | None]]]) -> Scores:
-        """From the task, doc_id, doc_hash and scores of each sample.
-
-        Errors: ValueError for a score that is no number.
-        """
+    def of(source: str, samples: Iterable[Sample]) -> Scores:
+        """Errors: ValueError for a score that is no number."""
         found = Scores(source, [], [], [], {})
-        for task, doc_id, doc_hash, scores in rows:
-            for metric, score in scores.items():
+        for sample in samples:
+            name = f"{sample.task}/{sample.doc_id}"
+            for metric, score in sample.scores.items():
                 if score is not None and not isinstance(score, int | float):
-                    raise ValueError(f"{task}/{doc_id}: {metric} is {score!r}, which is no number")
+                    raise ValueError(f"{name}: {metric} is {score!r}, which is no number")
                 column = found.values.setdefault(metric, [])
                 column += [None] * (len(found.documents) - len(column))
                 column.append(score)
-            found.documents.append(f"{task}/{doc_id}")
-            found.hashes.append(doc_hash)
-            found.groups.append(task)
+            found.documents.append(name)
+            found.hashes.append(sample.doc_hash)
+            found.groups.append(f"{sample.task}/{sample.group}" if sample.group else sample.task)
         for column in found.values.values():
             column += [None] * (len(found.documents) - len(column))
         return found

@@ -131,7 +131,7 @@ def read_scores(run_dir: Path) -> Scores:
     path = run_dir / SAMPLES
     with _readable(path), gzip.open(path, "rb") as f:
         samples = (Sample.from_json(json.loads(line.decode("utf-8", "surrogatepass"))) for line in f)
-        return Scores.of(str(path), ((s.task, s.doc_id, s.doc_hash, s.scores) for s in samples))
+        return Scores.of(str(path), samples)
 
 
 @contextmanager

@@ -277,3 +277,10 @@ def test_an_end_token_is_no_part_of_the_answer_even_where_it_is_not_special(mode
     cut = found("model=hf", f"model.pretrained={model_copy}")
     assert cut.decoding["sent"][0]["end_tokens"] == sorted([2, space])
     assert any(not text for text in texts(cut))
+
+
+def test_documents_are_grouped_by_a_field_of_theirs():
+    samples = evaluate(job_of("task.limit=3", "task.group_by=answer"), lambda *_: None).samples
+    assert [sample.group for sample in samples] == [sample.target for sample in samples]
+    with pytest.raises(BadInput, match=r"task.group_by=anser: is no field .*did you mean 'answer'.*question, answer"):
+        evaluate(job_of("task.limit=3", "task.group_by=anser"), lambda *_: None)

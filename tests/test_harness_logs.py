@@ -290,3 +290,18 @@ def test_a_group_that_names_itself_is_read_as_a_task(tmp_path, capsys):
     path = tmp_path / "results.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), "group_subtasks": {"gsm8k": ["gsm8k"]}}))
     assert len(cells_of(tmp_path)) == 1
+
+
+def test_documents_of_lm_eval_are_grouped_by_a_field_of_theirs(tmp_path, capsys):
+    write(tmp_path, "pretrained=gpt2", [1.0, 0.0, 1.0, 0.0])
+    path = tmp_path / "samples_gsm8k.jsonl"
+    rows = [json.loads(line) for line in path.read_text().splitlines()]
+    for i, row in enumerate(rows):
+        row["doc"]["passage"] = f"{i // 2}: {'Once upon a time. ' * 20}"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    assert report.run([str(tmp_path), "--group-by", "passage"]) == 0
+    (cell,) = summary_of(tmp_path / "report").cells
+    assert cell.questions.target.startswith("new questions, new groups")
+    assert [group.questions.n for group in cell.groups] == [2, 2]
+    assert report.run([str(tmp_path), "--group-by", "chapter"]) == 1
+    assert "has no field chapter; it has question, passage" in " ".join(capsys.readouterr().out.split())

@@ -7,7 +7,7 @@ import json
 from dataclasses import replace
 
 import pytest
-from made_sweeps import METRIC, make_run, rewrite
+from made_sweeps import METRIC, make_run, question, rewrite
 
 from evalsweep import store
 from evalsweep.commands import plan, report
@@ -211,8 +211,6 @@ def test_a_metric_that_is_no_mean_over_documents_has_an_interval_for_another_run
 
 
 def test_groups_have_scores_of_their_own_and_make_the_interval_longer(tmp_path, capsys):
-    from made_sweeps import question
-
     def grouped(number, score):
         return replace(question(number, score), task=f"subject_{number % 4}", doc_id=number // 4)
 
@@ -413,3 +411,20 @@ def test_a_plan_from_a_sweep_without_a_score_says_so(tmp_path, capsys):
     store.write_record(folder, replace(store.read_record(folder), status="FAILED", error="x", headline=None))
     assert plan.run(["--detect", "0.02", "--from", str(tmp_path)]) == 2
     assert "no run of it has a score" in told(capsys)
+
+
+def test_passages_make_the_interval_longer_and_get_no_row_each(tmp_path, capsys):
+    def grouped(number, score):
+        return replace(question(number, score), group=f"passage {number // 3}")
+
+    folders = [tmp_path / name for name in ("alone", "passages")]
+    scores = [float(i // 3 % 2) for i in range(360)]
+    make_run(folders[0], scores, "seed=0")
+    make_run(folders[1], scores, "seed=0", sample=grouped)
+    for folder in folders:
+        assert report.run([str(folder)]) == 0
+    alone, passages = (summary_of(folder).cells[0] for folder in folders)
+    assert passages.questions.target == "new questions, new groups"
+    assert passages.questions.high - passages.questions.low > 1.6 * (alone.questions.high - alone.questions.low)
+    assert passages.groups == ()
+    assert report.run([str(folders[0]), "--group-by", "passage"]) == 2

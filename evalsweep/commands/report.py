@@ -28,11 +28,14 @@ def run(argv: Sequence[str]) -> int:
         "path", type=Path, help="folder of a sweep or run (multirun/<day>/<time>), or of lm_eval's results"
     )
     parser.add_argument(
+        "--group-by", metavar="FIELD", help="of lm_eval's results: the field of a document that names its group"
+    )
+    parser.add_argument(
         "--out", type=Path, help="folder to write to; PATH itself for a sweep, PATH/report for lm_eval's"
     )
     try:
         args = parser.parse_args(list(argv))
-        found = inputs.load(args.path)
+        found = inputs.load(args.path, group_by=args.group_by)
         out = args.out or (args.path if found.own else args.path / "report")
         store.check_writable(out)
         say("\n" + table.terminal(found.summary, width(), colour=sys.stdout.isatty()).strip("\n") + "\n")

@@ -113,7 +113,9 @@ def comparison(summary: Summary, c: Comparison) -> str:
     name = versus(summary, c)
     if c.difference is None:
         return f"{name}: {c.reason}"
-    line = f"{name}: {interval(c.difference, with_sign=True)}, p {chance(c.p)}, adjusted {chance(c.p_adjusted)}"
+    line = f"{name}: {interval(c.difference, with_sign=True)}, p {chance(c.p)}"
+    if len(summary.comparisons) > 1:
+        line += f", adjusted {chance(c.p_adjusted)}"
     line += f"; {len(c.rose)} document{'' if len(c.rose) == 1 else 's'} rose, {len(c.fell)} fell"
     return line + (f"; NOT LIKE WITH LIKE: {'; '.join(c.unlike)}" if c.unlike else "")
 

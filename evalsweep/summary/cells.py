@@ -17,6 +17,7 @@ from evalsweep.stats.runs import median_interval, run_interval, spread
 from evalsweep.summary.documents import Scored, Table, macro_weights, table
 from evalsweep.summary.types import Cell, Group, Metric, Run, Variance
 
+MOST_GROUPS = 100  # groups that have a score of their own; passages are more, and a few questions each
 Member = tuple[str, Record]  # directory name and record
 
 
@@ -169,7 +170,7 @@ def _macro(seen: Table | None, name: str, identical: bool, resampled: bool) -> E
 
 def _groups(seen: Table | None, name: str, identical: bool) -> tuple[Group, ...]:
     """Each group by itself, on new questions of the same group."""
-    if seen is None or not seen.grouped:
+    if seen is None or not 1 < len(set(seen.groups)) <= MOST_GROUPS:
         return ()
     groups = np.array(seen.groups)
     scores = seen.scores_DR[:, :1] if identical else seen.scores_DR

@@ -14,7 +14,7 @@ from evalsweep.engine.tasks.harness import Built
 from evalsweep.engine.tasks.prompts import Prompts
 from evalsweep.errors import BadInput
 from evalsweep.provenance import text_hash
-from evalsweep.record import Sample
+from evalsweep.record import Sample, group_of
 from evalsweep.stats.majk import maj_at_k
 
 FLEXIBLE = "exact_match,flexible-extract"  # lm_eval's own score of GSM8K that reads the last number
@@ -119,6 +119,7 @@ def samples(
                     scores={m: sum(v) / len(v) for m, v in scores.get(row["doc_id"], {}).items()} | numeric,
                     flags=[*prompt.flags, *flags, *_answer_flags(task, row, lm, wanted.samples)],
                     lost=prompt.lost,
+                    group=group_of(row["doc"], wanted.group_by),
                 )
             )
     return found

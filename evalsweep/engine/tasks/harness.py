@@ -89,6 +89,7 @@ def build(job: JobConfig) -> Built:
         _check_kind(task, job)
         shots.pin(task, job.fewshot, job.task.num_fewshot)
         _check_votes(task)
+        _check_group(task, job.task.group_by)
         if task.OUTPUT_TYPE == "generate_until":
             task.set_config("generation_kwargs", _generation(task.config.generation_kwargs, job))
             task.set_config("repeats", job.task.samples)
@@ -241,6 +242,18 @@ def _check_kind(task: Any, job: JobConfig) -> None:
             f"task.name={task.task_name}",
             "is written in Python and sets its own shots and decoding, so that neither can be pinned",
             "task=lm_eval task.name=gsm8k",
+        )
+
+
+def _check_group(task: Any, field: str | None) -> None:
+    """Refuse a field that the documents lack before any is answered."""
+    fields = list(next(iter(task.eval_docs), {}))
+    if field is not None and field not in fields:
+        near = did_you_mean(field, fields)
+        raise BadInput(
+            f"task.group_by={field}",
+            f"is no field of the documents of {task.task_name}{near}; they have {', '.join(fields)}",
+            f"task.group_by={fields[0]}" if fields else None,
         )
 
 
