@@ -53,8 +53,8 @@ class Sample:
         if isinstance(data, dict):
             data.setdefault("group", "")  # samples that were written before there were groups
         _check(Sample, data)
-        _check_items(data, {"responses": (str, int, float, type(None)), "flags": str, "outcomes": str})
-        shots = [Shot(**shot) for shot in data["shots"] if _check(Shot, shot)]
+        _check_items(data, _ITEMS)
+        shots = [Shot(shot["id"], shot["text"]) for shot in data["shots"] if _check(Shot, shot)]
         return Sample(**{**data, "shots": shots})
 
 
@@ -158,7 +158,7 @@ class Record:
         if schema != SCHEMA:
             raise ValueError(f"schema {schema!r} is not {SCHEMA}, the one this version reads")
         _check(Record, data)
-        _check_items(data, {"metrics": (int, float, type(None)), "seeds": int})
+        _check_items(data, {"metrics": (int, float, type(None)), "seeds": (int,)})
         for group in ("model", "task", "fewshot"):
             if not isinstance(data["config"].get(group), Mapping) or "name" not in data["config"][group]:
                 raise ValueError(f"config.{group}.name is missing")
@@ -170,15 +170,18 @@ class Record:
 
 def _check(kind: type, data: Any) -> bool:
     """Errors: ValueError where `data` has not the fields of the dataclass `kind`, or one of another type."""
-    if not isinstance(data, Mapping):
+    if type(data) is not dict:
         raise ValueError(f"{kind.__name__.lower()}: {type(data).__name__} is no mapping")
     allowed = _types(kind)
     if data.keys() != allowed.keys():
         raise ValueError(f"fields differ from schema {SCHEMA}: {', '.join(sorted(set(data) ^ set(allowed)))}")
     for name, of in allowed.items():
-        if of and (not isinstance(data[name], of) or isinstance(data[name], bool)):
-            raise ValueError(f"{name} is {type(data[name]).__name__}, not {of[0].__name__}")
+        if of and type(data[name]) not in of:
+            raise ValueError(f"{name} is {type(data[name]).__name__}, not {' or '.join(t.__name__ for t in of)}")
     return True
+
+
+_ITEMS = {"responses": (str, int, float, type(None)), "flags": (str,), "outcomes": (str,)}
 
 
 @functools.cache
@@ -192,11 +195,11 @@ def _types(kind: type) -> dict[str, tuple[type, ...]]:
     return found
 
 
-def _check_items(data: Mapping[str, Any], allowed: Mapping[str, type | tuple[type, ...]]) -> None:
+def _check_items(data: Mapping[str, Any], allowed: Mapping[str, tuple[type, ...]]) -> None:
     for name, of in allowed.items():
-        for item in data[name].values() if isinstance(data[name], Mapping) else data[name]:
-            if not isinstance(item, of):
-                raise ValueError(f"{name} holds {type(item).__name__}")
+        for item in data[name].values() if type(data[name]) is dict else data[name]:
+            if type(item) not in of:
+                raise ValueError(f"{name} holds {type(item).__name__}, not {' or '.join(t.__name__ for t in of)}")
 
 
 @dataclass(frozen=True)
