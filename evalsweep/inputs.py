@@ -7,8 +7,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from evalsweep import harness_logs, store
+from evalsweep import store
 from evalsweep.errors import BadInput, first_line
+from evalsweep.harness_logs import files
+from evalsweep.harness_logs import records as harness_records
+from evalsweep.harness_logs import samples as harness_samples
 from evalsweep.record import Record, Sample, Scores
 from evalsweep.summary.sweep import summarise
 from evalsweep.summary.types import Job, Summary
@@ -47,7 +50,7 @@ def load(path: Path, asked: Sequence[Job] | None = None, group_by: str | None = 
                 f"--group-by {group_by}", "is for what lm_eval wrote; a sweep says it with", f"task.group_by={group_by}"
             )
         return _sweep(path, asked)
-    found = harness_logs.find(path)
+    found = files.find(path)
     if not found:
         raise BadInput(
             str(path),
@@ -90,15 +93,15 @@ def _harness(path: Path, files: Sequence[Path], group_by: str | None) -> Inputs:
     for file in files:
         name = str(file.relative_to(path))
         try:
-            for task, record in harness_logs.read_records(file):
+            for task, record in harness_records.read_records(file):
                 records.append((f"{name} {task}", record))
                 place[f"{name} {task}"] = (file, task)
         except (ValueError, OSError) as e:
             broken[name] = first_line(e)
-    scores, problems = _scores(records, lambda name: harness_logs.read_scores(*place[name], group_by))
+    scores, problems = _scores(records, lambda name: harness_samples.read_scores(*place[name], group_by))
     return Inputs(
         summarise(records, (), broken, scores, problems),
-        lambda name: harness_logs.read_samples(*place[name]),
+        lambda name: harness_samples.read_samples(*place[name]),
         None,
         False,
     )

@@ -13,11 +13,14 @@ from typing import Any
 
 import pytest
 
-from evalsweep import harness_logs, store
+import evalsweep
+from evalsweep import store
 from evalsweep.commands import report
+from evalsweep.harness_logs.records import read_records
+from evalsweep.harness_logs.samples import read_samples
 from evalsweep.summary.types import Summary
 
-TASKS = Path(harness_logs.__file__).parent / "tasks"
+TASKS = Path(evalsweep.__file__).parent / "tasks"
 
 
 def summary_of(folder: Path) -> Summary:
@@ -125,7 +128,7 @@ def test_the_form_of_an_older_version_is_read(tmp_path, capsys):
     assert (cell.task, cell.metric, cell.documents) == ("gsm8k", "exact_match,strict-match", 4)
     assert (cell.config["model"]["name"], cell.config["model"]["dtype"]) == ("org/model-7b", "float16")
     assert cell.questions.low is not None
-    sample = next(harness_logs.read_samples(tmp_path / "results.json", "gsm8k"))
+    sample = next(read_samples(tmp_path / "results.json", "gsm8k"))
     assert sample.prompt == "Question: What is 0?\nAnswer:"
     assert sample.scores == {"exact_match,strict-match": 1.0, "exact_match,flexible": 1.0}
 
@@ -152,7 +155,7 @@ def test_a_group_is_one_cell_of_all_its_tasks(tmp_path, capsys):
     (cell,) = summary_of(tmp_path / "report").cells
     assert (cell.task, cell.documents, cell.questions.target) == ("mmlu", 12, "new questions, new groups, these shots")
     assert {group.name: group.questions.value for group in cell.groups} == subjects
-    record = harness_logs.read_records(next(tmp_path.glob("results_*")))[0][1]
+    record = read_records(next(tmp_path.glob("results_*")))[0][1]
     assert record.started == 1767323045.0
 
 
@@ -160,7 +163,7 @@ def test_a_group_is_one_cell_of_all_its_tasks(tmp_path, capsys):
 def test_what_is_no_results_file_is_an_error_with_its_path(tmp_path, text):
     (tmp_path / "results.json").write_text(text)
     with pytest.raises(ValueError, match=re.escape(str(tmp_path / "results.json"))):
-        harness_logs.read_records(tmp_path / "results.json")
+        read_records(tmp_path / "results.json")
 
 
 def test_a_line_that_is_no_sample_is_named_with_its_number(tmp_path, capsys):

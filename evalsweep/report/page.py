@@ -4,6 +4,7 @@ table of documents."""
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 from importlib import resources
 from typing import Any
@@ -14,6 +15,7 @@ from evalsweep.report.table import about
 from evalsweep.stats.estimate import Estimate
 from evalsweep.summary.types import Cell, Summary, shown
 
+_SPACE = re.compile(r"\s")
 MATRIX = 12  # cells of a task up to which all pairs are also shown as a matrix
 
 
@@ -26,7 +28,7 @@ def html(summary: Summary, documents: Documents, title: str, command: str | None
 
     jinja = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     # what is written into the page is as harmless as what its script writes
-    jinja.finalize = lambda value: value if isinstance(value, Markup) else words.line(value)
+    jinja.finalize = lambda value: value if isinstance(value, Markup) else words.visible(_SPACE.sub(" ", str(value)))
     frame = jinja.from_string(here.joinpath("page.html").read_text())
 
     data = {"tables": documents.tables, "inline": bool(documents.inline) or not documents.parts, "folder": FOLDER}

@@ -101,10 +101,11 @@ def _temperature(summary: Summary) -> Figure | None:
         axes.plot(
             at, [cell.spread.mean for cell in cells], color=colour, marker=mark, label=_label(name), linewidth=1.6
         )
+        aside = 0.004 * (i - (len(series) - 1) / 2) * (max(at) - min(at))  # lines of one place would hide each other
         for x, cell in zip(at, cells, strict=True):
             low, high = cell.questions.low, cell.questions.high
             if low is not None and high is not None:
-                axes.plot([x, x], [low, high], color=colour, linewidth=1, alpha=0.6)
+                axes.plot([x + aside, x + aside], [low, high], color=colour, linewidth=1, alpha=0.6)
     axes.set_xlabel("temperature")
     axes.grid(axis="y", color="#dddddd", linewidth=0.8)
     axes.legend(fontsize=8, frameon=False)

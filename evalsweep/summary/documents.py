@@ -75,16 +75,15 @@ def _column(run: Scored, metric: str) -> tuple[dict[tuple[str, str], float], lis
     lines = []
     scores, name = run.scores, run.scores.source
     values = scores.values.get(metric, [])
-    covered = {group for group, value in zip(scores.groups, values, strict=False) if value is not None}
+    covered = {_task(document) for document, value in zip(scores.documents, values, strict=False) if value is not None}
     twice = [document for document, n in Counter(scores.documents).items() if n > 1]
     if twice:
         lines.append(f"{name}: {_some(twice)} more than once; the first is taken")
     found: dict[tuple[str, str], float] = {}
     without = []
     seen: set[str] = set()
-    rows = zip(scores.documents, scores.hashes, scores.groups, values, strict=False)
-    for document, digest, group, value in rows:
-        if document in seen or group not in covered:  # a metric that a whole task lacks is none of that task's
+    for document, digest, value in zip(scores.documents, scores.hashes, values, strict=False):
+        if document in seen or _task(document) not in covered:  # a metric that a whole task lacks is none of its own
             continue
         seen.add(document)
         if value is None or not math.isfinite(value):
@@ -94,6 +93,10 @@ def _column(run: Scored, metric: str) -> tuple[dict[tuple[str, str], float], lis
     if without:
         lines.append(f"{name}: {_some(without)} without a score of {metric}")
     return found, lines
+
+
+def _task(document: str) -> str:
+    return document.rpartition("/")[0]
 
 
 def _unshared(others: Mapping[tuple[str, str], None], own: Mapping[tuple[str, str], float], scores: Scores) -> str:
