@@ -428,3 +428,12 @@ def test_passages_make_the_interval_longer_and_get_no_row_each(tmp_path, capsys)
     assert passages.questions.high - passages.questions.low > 1.6 * (alone.questions.high - alone.questions.low)
     assert passages.groups == ()
     assert report.run([str(folders[0]), "--group-by", "passage"]) == 2
+
+
+def test_the_median_of_six_runs_has_an_interval(tmp_path, capsys):
+    for seed in range(6):
+        make_run(tmp_path, [float(i < 10 + seed) for i in range(20)], f"seed={seed}")
+    assert report.run([str(tmp_path)]) == 0
+    assert "0.625 (0.500 to 0.750)" in (tmp_path / store.PAGE).read_text()
+    entry = json.loads((tmp_path / store.RESULTS).read_text())["sample"]
+    assert (entry["median"], entry["median_low"], entry["median_high"]) == (0.625, 0.5, 0.75)

@@ -16,7 +16,11 @@ def computed(summary: Summary) -> list[tuple[str, str]]:
 def _cells(summary: Summary) -> list[tuple[str, str]]:
     found = [
         ("Cell", "All runs that differ only in their seed. Runs of different cells are never pooled."),
-        ("Mean, sd, median, min, max", "Over the runs of a cell; sd is the sample standard deviation (ddof = 1)."),
+        (
+            "Mean, sd, median, min, max",
+            "Over the runs of a cell; sd is the sample standard deviation (ddof = 1). The median has an interval "
+            "between two of the scores (order statistics) from 6 runs on.",
+        ),
         (
             "95% interval, another run",
             "Student's t over the runs. It answers: would I get this again, on the same questions? It says nothing of "

@@ -43,6 +43,8 @@ def _entry(cell: Cell) -> dict[str, Any]:
         "new_questions_method": cell.questions.method,
         "new_questions_note": cell.questions.reason,
         "documents": cell.documents,
+        "median_low": cell.median.low,
+        "median_high": cell.median.high,
         "metrics": others,
     }
 
