@@ -5,6 +5,8 @@ from __future__ import annotations
 import importlib
 import sys
 
+from evalsweep.errors import did_you_mean
+
 COMMANDS = ("audit", "plan", "report")
 
 
@@ -14,8 +16,8 @@ def main() -> None:
     command = words[0] if words and "=" not in words[0] and not words[0].startswith(("-", "+", "~")) else None
     if command is not None and command not in COMMANDS:
         print(
-            f"evalsweep: {command}: is no command and no key=value; commands are {', '.join(COMMANDS)}; see python -m "
-            "evalsweep --help",
+            f"evalsweep: {command}: is no command and no key=value{did_you_mean(command, COMMANDS)}; commands are "
+            f"{', '.join(COMMANDS)}; see python -m evalsweep --help",
             file=sys.stderr,
         )
         sys.exit(2)

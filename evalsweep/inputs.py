@@ -40,6 +40,8 @@ def load(path: Path, asked: Sequence[Job] | None = None, group_by: str | None = 
 
     Errors: BadInput where there is nothing to summarise.
     """
+    if path.is_file():
+        raise BadInput(str(path), "is a file; give the folder that it lies in", f"evalsweep report {path.parent}")
     if not path.is_dir():
         raise BadInput(
             str(path), "is no folder; give that of a sweep, or one that lm_eval wrote", "multirun/<day>/<time>"
@@ -98,13 +100,20 @@ def _harness(path: Path, files: Sequence[Path], group_by: str | None) -> Inputs:
                 place[f"{name} {task}"] = (file, task)
         except (ValueError, OSError) as e:
             broken[name] = first_line(e)
-    scores, problems = _scores(records, lambda name: harness_samples.read_scores(*place[name], group_by))
+    scores, unread = _scores(records, lambda name: harness_samples.read_scores(*place[name], group_by))
     return Inputs(
-        summarise(records, (), broken, scores, problems),
+        summarise(records, (), broken, scores, [*unread, *_sweeps_below(path)]),
         lambda name: harness_samples.read_samples(*place[name]),
         None,
         False,
     )
+
+
+def _sweeps_below(path: Path) -> list[str]:
+    """A line for sweeps that lie below a folder of lm_eval's results: they are not of one summary."""
+    found = sorted({str(p.parent) for p in path.glob(f"**/{store.SWEEP}")})
+    more = f" and {len(found) - 1} more" if len(found) > 1 else ""
+    return [f"{found[0]}{more}: a sweep of evalsweep's own, not read here; report it by itself"] if found else []
 
 
 def _scores(

@@ -10,6 +10,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from evalsweep.errors import BadInput, did_you_mean
+
 SCHEMA = 2
 FINISHED, FAILED, KILLED = "FINISHED", "FAILED", "KILLED"
 
@@ -61,12 +63,14 @@ class Sample:
 def group_of(document: Mapping[str, Any], field_name: str | None) -> str:
     """The group of a document of a dataset, by the field that names it; a hash where that is long, as a passage is.
 
-    Errors: ValueError where the document lacks the field.
+    Errors: BadInput where the document lacks the field.
     """
     if field_name is None:
         return ""
     if field_name not in document:
-        raise ValueError(f"a document has no field {field_name}; it has {', '.join(map(str, document))}")
+        near = did_you_mean(field_name, map(str, document))
+        problem = f"is no field of every document{near}; one has {', '.join(map(str, document)) or 'none'}"
+        raise BadInput(f"group by {field_name}", problem)
     name = str(document[field_name])
     return name if len(name) <= 60 else hashlib.sha256(name.encode("utf-8", "replace")).hexdigest()[:16]
 

@@ -306,5 +306,23 @@ def test_documents_of_lm_eval_are_grouped_by_a_field_of_theirs(tmp_path, capsys)
     (cell,) = summary_of(tmp_path / "report").cells
     assert cell.questions.target.startswith("new questions, new groups")
     assert [group.questions.n for group in cell.groups] == [2, 2]
-    assert report.run([str(tmp_path), "--group-by", "chapter"]) == 1
-    assert "has no field chapter; it has question, passage" in " ".join(capsys.readouterr().out.split())
+    capsys.readouterr()
+    assert report.run([str(tmp_path), "--group-by", "pasage"]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "group by pasage: is no field of every document (did you mean 'passage'?); one has question, passage" in line
+
+
+def test_sweeps_below_a_folder_of_lm_eval_are_named_as_not_read(tmp_path, capsys):
+    write(tmp_path / "out", "pretrained=gpt2", [1.0, 0.0])
+    (tmp_path / "sweep").mkdir()
+    (tmp_path / "sweep" / store.SWEEP).write_text("")
+    cells_of(tmp_path, 1)
+    assert "a sweep of evalsweep's own, not read here" in " ".join(capsys.readouterr().out.split())
+
+
+def test_copies_of_a_run_count_once_whether_or_not_all_are_alike(tmp_path, capsys):
+    for name in ("a", "b", "c"):
+        write(tmp_path / name, "pretrained=gpt2", [1.0, 0.0], torch_seed=0)
+    (cell,) = cells_of(tmp_path)
+    assert len(cell.runs) == 1
+    assert "repeats" in capsys.readouterr().out

@@ -11,6 +11,7 @@ from made_sweeps import METRIC, make_run, question, rewrite
 
 from evalsweep import store
 from evalsweep.commands import plan, report
+from evalsweep.record import Shot
 from evalsweep.summary.types import Summary
 
 RIGHT_AND_WRONG = [1.0, 0.0, 1.0, 1.0, 0.0, 1.0, 0.0, 1.0, 1.0, 0.0]
@@ -243,7 +244,7 @@ def test_runs_of_one_cell_with_other_libraries_are_an_alarm(sweep, capsys):
 def test_a_plan_from_a_sweep_uses_its_noise_and_speed(sweep, capsys):
     assert plan.run(["--detect", "0.02", "--from", str(sweep)]) == 0
     said = told(capsys)
-    assert "measured: temperature 0.5 against 0" in said
+    assert "measured: sample, temperature 0.5 against 0" in said
     assert "10 documents and 2 runs a side find a difference of" in said
     assert "0.20 s a document and run" in said
 
@@ -266,6 +267,11 @@ def test_a_plan_without_a_sweep_says_what_it_assumes(capsys):
         (["--detect", "0.02", "--power", "1"], "--power 1: must lie"),
         (["--detect", "0.02", "--correlation", "-1"], "--correlation -1"),
         (["--detect", "0.02", "--from", "nowhere"], "nowhere: is no folder"),
+        (["--detect", "0.02", "--from", "x", "--accuracy", "0.7"], "the sweep says how noisy it is"),
+        (
+            ["--detect", "0.02", "--task", "gsm8k", "--unpaired", "--correlation", "0.5"],
+            "different questions have none",
+        ),
     ],
 )
 def test_a_plan_that_cannot_be_made_is_refused_in_one_line(capsys, given, why):
@@ -437,3 +443,54 @@ def test_the_median_of_six_runs_has_an_interval(tmp_path, capsys):
     assert "0.625 (0.500 to 0.750)" in (tmp_path / store.PAGE).read_text()
     entry = json.loads((tmp_path / store.RESULTS).read_text())["sample"]
     assert (entry["median"], entry["median_low"], entry["median_high"]) == (0.625, 0.5, 0.75)
+
+
+def test_more_runs_are_needed_where_shots_move_more_than_the_difference(tmp_path, capsys):
+    for seed, share in ((0, 0.2), (1, 0.5), (2, 0.8)):
+        changes = {"provenance": {"shots_hash": str(seed)}}
+        scores = [float(i < share * 50) for i in range(50)]
+        make_run(tmp_path, scores, f"seed={seed}", "fewshot=resampled", **changes)
+    assert plan.run(["--detect", "0.1", "--from", str(tmp_path)]) == 0
+    said = capsys.readouterr().out
+    needed = [line.split() for line in said.splitlines() if line.split() and line.split()[0].isdigit()]
+    rows = [row for row in needed if row[1] in ("none", "suffice") or row[1].replace(",", "").isdigit()]
+    assert [row[1:3] for row in rows[:3]] == [["none", "suffice"]] * 3
+    assert int(rows[-1][0].replace(",", "")) > 10
+    assert rows[-1][1].replace(",", "").isdigit()
+
+
+def test_a_question_in_a_chat_template_is_shown_and_found(tmp_path, capsys):
+    def chat(number, score):
+        sample = question(number, score)
+        turns = "<|user|>\nQuestion: What is 7 * 6?\nAnswer:\n<|assistant|>\n42\n<|user|>\n"
+        shots = [Shot(0, "Question: What is 7 * 6?\nAnswer: 42")]
+        return replace(
+            sample, prompt=f"<|system|>\n{'Be kind. ' * 60}{turns}{sample.prompt}\n<|assistant|>\n", shots=shots
+        )
+
+    make_run(tmp_path, [1.0, 0.0, 1.0], "seed=0", sample=chat)
+    assert report.run([str(tmp_path)]) == 0
+    rows = json.loads((tmp_path / store.PAGE).read_text().partition('id="data">')[2].partition("</script>")[0])
+    questions = [row[1] for row in rows["tables"][0]["rows"]]
+    assert ["What is 2 + 2?" in text for text in questions] == [False, False, True]
+    assert not any("Be kind" in text for text in questions)
+
+
+def test_a_long_question_is_shown_by_its_beginning_and_its_end(tmp_path, capsys):
+    def long(number, score):
+        return replace(question(number, score), prompt=f"Number {number}. {'A long passage. ' * 90}What is {number}?")
+
+    make_run(tmp_path, [1.0, 0.0], "seed=0", sample=long)
+    assert report.run([str(tmp_path)]) == 0
+    page = (tmp_path / store.PAGE).read_text()
+    assert '"Number 1. A long passage.' in page
+    assert 'A long passage. What is 1?"' in page
+
+
+def test_where_the_report_cannot_be_written_its_own_flag_is_named(sweep, capsys):
+    (sweep / "file").write_text("")
+    assert report.run([str(sweep), "--out", str(sweep / "file")]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.endswith("--out my-report")
+    assert report.run([str(sweep / "file")]) == 2
+    assert "is a file; give the folder that it lies in" in told(capsys)

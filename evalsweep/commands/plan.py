@@ -40,9 +40,11 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--task", help=f"which task of the sweep; without one, a size ({', '.join(SIZES)})")
     parser.add_argument("--documents", type=int, help="questions that there are; default: those of the sweep or task")
     parser.add_argument("--runs", type=int, help="runs of each side; default: those of the sweep, or 1")
-    parser.add_argument("--accuracy", type=float, default=0.5, help="without a sweep: the score, 0.5 is the worst case")
+    parser.add_argument("--accuracy", type=float, help="without a sweep: the score; default 0.5, the worst case")
     parser.add_argument(
-        "--correlation", type=float, help=f"of documents between the sides, where it is not measured; default {ALIKE}"
+        "--correlation",
+        type=float,
+        help=f"of the two sides' documents, in place of what is measured; default {ALIKE}",
     )
     parser.add_argument("--unpaired", action="store_true", help="the two sides answer different questions")
     parser.add_argument("--power", type=float, default=POWER, help=f"chance that it is found; default {POWER}")
@@ -54,10 +56,16 @@ def _check(args: argparse.Namespace) -> None:
         raise BadInput(f"--detect {args.detect:g}", "must lie between 0 and 1, as scores do", "--detect 0.02")
     if not 0 < args.power < 1:
         raise BadInput(f"--power {args.power:g}", "must lie between 0 and 1", "--power 0.8")
-    if not 0 < args.accuracy < 1:
+    if args.accuracy is not None and not 0 < args.accuracy < 1:
         raise BadInput(f"--accuracy {args.accuracy:g}", "must lie between 0 and 1", "--accuracy 0.7")
     if args.correlation is not None and not 0 <= args.correlation <= 1:
         raise BadInput(f"--correlation {args.correlation:g}", "must lie between 0 and 1", "--correlation 0.8")
+    if args.source and args.accuracy is not None:
+        raise BadInput(f"--accuracy {args.accuracy:g} --from", "the sweep says how noisy it is; give one of the two")
+    if args.unpaired and args.correlation is not None:
+        raise BadInput(
+            f"--correlation {args.correlation:g} --unpaired", "different questions have none; give one of the two"
+        )
     for name, value in (("--documents", args.documents), ("--runs", args.runs)):
         if value is not None and value < 1:
             raise BadInput(f"{name} {value}", "must be at least 1", f"{name} 3")
@@ -70,8 +78,9 @@ def _assumed(args: argparse.Namespace) -> Plan:
         given = f"--task {args.task}" if args.task else "evalsweep plan"
         raise BadInput(given, f"say how many questions there are, or name one of {', '.join(SIZES)}", "--documents 500")
     correlation = _correlation(args)
-    variance = args.accuracy * (1 - args.accuracy)
-    source = f"assumed: score {args.accuracy:g}, documents all or nothing, {_pairing(args, correlation)}"
+    accuracy = 0.5 if args.accuracy is None else args.accuracy
+    variance = accuracy * (1 - accuracy)
+    source = f"assumed: score {accuracy:g}, documents all or nothing, {_pairing(args, correlation)}"
     noise = noise_of(variance, 0.0, 0.0, correlation)
     return Plan(args.detect, args.power, noise, source, documents, args.runs or 1, None)
 
@@ -106,6 +115,8 @@ def _from_sweep(args: argparse.Namespace) -> Plan:
             str(args.source), f"{cell.name}: {cell.questions.reason or 'no document is known'}", "another sweep"
         )
     noise, source = _noise(args, summary, task, cell)
+    if len(tasks) > 1 and not args.task:
+        source += f"; --task for {', '.join(name for name in tasks if name != task)}"
     if noise.rest == 0 and len(cell.runs) == 1 and not cell.decoding.get("greedy", True):
         source += "; with one sampled run what more runs would gain is not known"
     return Plan(
@@ -116,6 +127,7 @@ def _from_sweep(args: argparse.Namespace) -> Plan:
         args.documents or cell.documents,
         args.runs or len(cell.runs),
         _speed(cell),
+        measured=True,
     )
 
 
@@ -125,7 +137,8 @@ def _noise(args: argparse.Namespace, summary: Summary, task: str, cell: Cell) ->
     if pairs and not args.unpaired and args.correlation is None:
         pair = max(pairs, key=_size)
         if pair.noise is not None and _size(pair) > 0:
-            return pair.noise, f"measured: {words.versus(summary, pair)}"
+            among = f", the noisiest of {len(pairs)} pairs" if len(pairs) > 1 else ""
+            return pair.noise, f"measured: {task}, {words.versus(summary, pair)}{among}"
     assert cell.variance is not None
     correlation = _correlation(args)
     noise = noise_of(cell.variance.documents, cell.variance.runs, cell.variance.rest, correlation)

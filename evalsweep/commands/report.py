@@ -37,7 +37,7 @@ def run(argv: Sequence[str]) -> int:
         args = parser.parse_args(list(argv))
         found = inputs.load(args.path, group_by=args.group_by)
         out = args.out or (args.path if found.own else args.path / "report")
-        store.check_writable(out)
+        _check_writable(out)
         say("\n" + table.terminal(found.summary, width(), colour=sys.stdout.isatty()).strip("\n") + "\n")
         publish(found, out, inputs.title(args.path))
     except BadInput as e:
@@ -50,3 +50,10 @@ def run(argv: Sequence[str]) -> int:
         say(line)
     say(f"report   {out / store.PAGE}")
     return OK if found.summary.whole else MISSING
+
+
+def _check_writable(out: Path) -> None:
+    try:
+        store.check_writable(out)
+    except BadInput as e:
+        raise BadInput(str(out), "the report cannot be written there", "--out my-report") from e

@@ -61,8 +61,8 @@ def documents(summary: Summary, samples: Callable[[str], Iterator[Sample]]) -> D
             summary says already.
     """
     parts = _Parts()
-    runs = sum(len(cell.runs) * cell.documents for cell in summary.cells)
-    length = max(0, min(LONGEST, SNIPPETS // max(1, 2 * runs)))
+    rows = sum(max(cell.documents for cell in cells) for cells in summary.by_task().values())
+    length = min(LONGEST, SNIPPETS // max(1, 3 * rows))  # of the question, the target and the answers of a row
     tables = [_table(task, cells, summary, samples, parts, length) for task, cells in summary.by_task().items()]
     parts.close()
     if sum(map(len, parts.done)) <= INLINE:
@@ -105,7 +105,7 @@ def _table(
         table["rows"].append(
             [
                 document,
-                _clip(_question(known[0]), length),
+                _question(known[0], length),
                 _clip(known[0].target, length),
                 [
                     None if s is None else _number(s.scores.get(cell.metric))
@@ -183,20 +183,34 @@ def _texts(row: list[Sample | None]) -> dict[str, Any]:
     }
 
 
-def _question(sample: Sample) -> str:
-    """The end of the prompt, after the last shot where these are known."""
-    at = sample.prompt.rfind(sample.shots[-1].text) if sample.shots else -1
-    rest = sample.prompt[at + len(sample.shots[-1].text) :] if at >= 0 else sample.prompt.rpartition("\n\n")[2]
-    return rest.strip() or sample.prompt.strip()
+def _question(sample: Sample, length: int) -> str:
+    """What the prompt asks after its last shot, on one line: the beginning and the end where it is long.
+
+    Where a template has put marks within the shots, only the end of the prompt is sure to be the question.
+    """
+    last = sample.shots[-1].text if sample.shots else ""
+    at = sample.prompt.rfind(last) if last else -1
+    if at >= 0:
+        rest = sample.prompt[at + len(last) :]
+    elif last:
+        rest = sample.prompt[sample.prompt.rfind(last.strip().partition("\n")[0]) + 1 :]
+        return _clip(rest, length, of_end=1.0)
+    else:
+        rest = sample.prompt.rpartition("\n\n")[2]
+    return _clip(rest.strip() or sample.prompt, length, of_end=0.5)
 
 
 def _short(sample: Sample) -> str:
     return " ".join(a if isinstance(a, str) else f"{a:.4g}" for a in sample.responses if a is not None)
 
 
-def _clip(text: str, length: int) -> str:
+def _clip(text: str, length: int, of_end: float = 0.0) -> str:
+    """A text on one line, cut to a length of which its end gets a share."""
     text = " ".join(text.split())
-    return text if len(text) <= length else text[: max(0, length - 1)] + "…"
+    if len(text) <= length or length < 3:
+        return text[:length]
+    end = int((length - 1) * of_end)
+    return f"{text[: length - 1 - end]}…{text[len(text) - end :]}"
 
 
 def _number(value: Any) -> float | None:

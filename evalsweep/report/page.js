@@ -100,6 +100,7 @@
         state.down = state.by === by ? !state.down : by !== "name";
         state.by = by;
         state.page = 0;
+        at("sort").selectedIndex = -1;
         show();
         document.querySelectorAll("#table thead button")[[...line.querySelectorAll("button")].indexOf(button)]?.focus();
       });
@@ -180,11 +181,14 @@
 
   function fill(cell, table, row, texts) {
     const names = table.cells.flatMap((c) => c.runs.map((run) => `${c.name} · seed ${run.seed}`));
-    for (const [prompt, runs] of texts.prompts) {
+    texts.prompts.forEach(([prompt, runs], n) => {
       const box = make(cell, "details");
-      text(make(box, "summary"), runs.length === names.length ? "Prompt, the same in every run" : "Prompt of " + runs.map((i) => names[i]).join("; "));
-      text(make(box, "pre"), prompt).dir = "auto";
-    }
+      text(make(box, "summary"), runs.length === names.length ? "Prompt, the same in every run" : "Prompt of " + who(table, runs));
+      const shown = text(make(box, "pre"), prompt);
+      shown.dir = "auto";
+      box.addEventListener("toggle", () => (shown.scrollTop = shown.scrollHeight)); // the question is its end
+      box.open = n === 0;
+    });
     make(cell, "h4", "Target");
     text(make(cell, "pre"), texts.target).dir = "auto";
     const grid = make(cell, "div", null, "answers");
@@ -201,6 +205,18 @@
         if (outcome) text(make(run, "small"), outcome);
       });
     });
+  }
+
+  // Whole cells by their name, single runs by their seed.
+  function who(table, runs) {
+    const had = new Set(runs);
+    return table.cells
+      .flatMap((cell, i) => {
+        const own = cell.runs.map((run, n) => [table.ends[i][0] + n, run.seed]).filter(([at]) => had.has(at));
+        if (own.length === cell.runs.length) return [cell.name];
+        return own.map(([, seed]) => `${cell.name} · seed ${seed}`);
+      })
+      .join("; ");
   }
 
   const waiting = new Map();
@@ -243,6 +259,7 @@
   at("task").addEventListener("change", () => {
     state.task = Number(at("task").value);
     state.by = null;
+    at("sort").selectedIndex = 0;
     state.open.clear();
     again();
   });

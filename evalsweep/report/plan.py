@@ -13,6 +13,8 @@ from rich.table import Table
 
 from evalsweep.stats.power import Noise, detectable, documents_needed, runs_needed
 
+FEW = 300  # documents below which a measured noise is itself noisy
+
 
 @dataclass(frozen=True)
 class Speed:
@@ -33,6 +35,7 @@ class Plan:
     documents: int
     runs: int
     speed: Speed | None
+    measured: bool = False
 
 
 def terminal(plan: Plan, width: int = 100) -> str:
@@ -53,16 +56,21 @@ def terminal(plan: Plan, width: int = 100) -> str:
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for head in ("runs a side", "documents needed", "answers, both sides", "estimated time"):
         table.add_column(head, justify="right")
-    for runs in sorted({1, 3, 5, 10, plan.runs}):
+    fewest = runs_needed(noise, plan.difference, 10**12, **asked) or 1  # with as many questions as one likes
+    alike = noise.runs == noise.rest == 0
+    for runs in [plan.runs] if alike else sorted({1, 3, 5, 10, plan.runs, fewest}):
         table.add_row(*_row(plan, runs, documents_needed(noise, plan.difference, runs, **asked)))
     console.print(table)
     more = runs_needed(noise, plan.difference, plan.documents, **asked)
-    console.print(
-        f"with these {plan.documents:,} documents: {_runs(more)} a side{_cost(plan, plan.documents, more)}"
-        if more is not None
-        else f"with these {plan.documents:,} documents and this noise no number of runs suffices: more questions are "
-        "needed"
-    )
+    these = f"with these {plan.documents:,} documents"
+    if more is not None:
+        console.print(f"{these}: {_runs(more)} a side{_cost(plan, plan.documents, more)}")
+    elif alike:
+        console.print(f"{these} no number of runs suffices: of answers that do not vary, more runs tell nothing new")
+    else:
+        console.print(f"{these} no number of runs suffices: more questions are needed")
+    if plan.measured and plan.documents < FEW:
+        console.print("estimated from few documents: a guide, as is a variance of 0, which was only not seen")
     if plan.speed is None:
         console.print("for an estimated time give a sweep with --from: its speed is used")
     elif plan.speed.tokens is not None:

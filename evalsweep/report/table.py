@@ -15,10 +15,6 @@ from evalsweep.report import methods, words
 from evalsweep.summary.types import Cell, Summary, shown
 
 ANOTHER, NEW = "another run", "new questions"
-CAPTIONS = {
-    ANOTHER: "another run: 95% interval for the mean of further runs on the same questions (Student's t)",
-    NEW: "new questions: 95% interval for the score on other questions of this kind",
-}
 MOST_PAIRS = 8  # comparisons that the terminal shows; the report has all
 
 
@@ -38,7 +34,7 @@ def terminal(summary: Summary, width: int = 100, colour: bool = False) -> str:
             table.add_row(*map(_shown, row))
         console.print(table)
         console.print(f"metric: {_shown(_metrics(summary.cells))}")
-        for head, caption in CAPTIONS.items():
+        for head, caption in captions(summary.cells).items():
             if head in heads:
                 console.print(caption, style="dim")
         for line in words.notes(summary.cells):
@@ -48,9 +44,10 @@ def terminal(summary: Summary, width: int = 100, colour: bool = False) -> str:
     if len(summary.comparisons) > MOST_PAIRS:
         console.print(f"... and {len(summary.comparisons) - MOST_PAIRS} more comparisons, in the report")
     for failure in summary.failed:
-        console.print(f"{failure.status} {_shown(failure.name)}: {_shown(failure.error)}", style="red")
+        # paths in them are to be copied: only the terminal breaks these lines
+        console.print(f"{failure.status} {_shown(failure.name)}: {_shown(failure.error)}", style="red", soft_wrap=True)
     for problem in summary.problems:
-        console.print(f"MISSING {_shown(problem)}", style="red")
+        console.print(f"MISSING {_shown(problem)}", style="red", soft_wrap=True)
     for warning in summary.warnings:
         console.print(f"! {_shown(warning)}", style="yellow")
     return "\n".join(line.rstrip() for line in out.getvalue().splitlines()) + "\n"
@@ -104,7 +101,12 @@ def cells(summary: Summary) -> list[str]:
         return []
     heads, body = _table(summary.cells)
     lines = rows(heads, body, texts=len(heads) - len(_NUMBERS))
-    lines += ["", f"Metric: {plain(_metrics(summary.cells))}.", *(f"{caption}." for caption in CAPTIONS.values()), ""]
+    lines += [
+        "",
+        f"Metric: {plain(_metrics(summary.cells))}.",
+        *(f"{caption}." for caption in captions(summary.cells).values()),
+        "",
+    ]
     return lines + [f"- {plain(line)}" for line in words.notes(summary.cells)]
 
 
@@ -113,6 +115,16 @@ def rows(heads: Sequence[str], body: Sequence[Sequence[str]], texts: int) -> lis
     lines = ["| " + " | ".join(map(plain, heads)) + " |"]
     lines.append("|" + "".join(" --- |" if i < texts else " ---: |" for i in range(len(heads))))
     return lines + ["| " + " | ".join(map(plain, row)) + " |" for row in body]
+
+
+def captions(cells: Sequence[Cell]) -> dict[str, str]:
+    """What each interval is about, by its head; with what is new beside the questions."""
+    also = dict.fromkeys(part for cell in cells for part in cell.questions.target.split(", ")[1:])
+    beside = f", with {' or '.join(also)}" if also else ""
+    return {
+        ANOTHER: "another run: 95% interval for the mean of further runs on the same questions (Student's t)",
+        NEW: f"new questions: 95% interval for the score on other questions of this kind{beside}",
+    }
 
 
 _GAP, _LEAST = 3, 4  # columns between two columns of the table; what a column of text may shrink to

@@ -116,7 +116,7 @@ def comparison(summary: Summary, c: Comparison) -> str:
     line = f"{name}: {interval(c.difference, with_sign=True)}, p {chance(c.p)}"
     if len(summary.comparisons) > 1:
         line += f", adjusted {chance(c.p_adjusted)}"
-    line += f"; {len(c.rose)} document{'' if len(c.rose) == 1 else 's'} rose, {len(c.fell)} fell"
+    line += f"; {len(c.rose)} document{'' if len(c.rose) == 1 else 's'} rose by more than one half, {len(c.fell)} fell"
     return line + (f"; NOT LIKE WITH LIKE: {'; '.join(c.unlike)}" if c.unlike else "")
 
 

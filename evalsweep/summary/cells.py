@@ -170,7 +170,7 @@ def _macro(seen: Table | None, name: str, identical: bool, resampled: bool) -> E
 
 def _groups(seen: Table | None, name: str, identical: bool) -> tuple[Group, ...]:
     """Each group by itself, on new questions of the same group."""
-    if seen is None or not 1 < len(set(seen.groups)) <= MOST_GROUPS:
+    if seen is None or not seen.grouped or len(set(seen.groups)) > MOST_GROUPS:
         return ()
     groups = np.array(seen.groups)
     scores = seen.scores_DR[:, :1] if identical else seen.scores_DR

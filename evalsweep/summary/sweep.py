@@ -72,14 +72,13 @@ def summarise(
 
 
 def _repeats(cells: Mapping[str, list[tuple[str, Record]]]) -> list[str]:
-    """Take out runs that were found twice, as copies are: same seeds and answers, among runs that are not all alike."""
+    """Take out runs that were found twice, as copies are: the same seeds and the same answers."""
     lines = []
     for members in cells.values():
         seen: dict[Any, str] = {}
-        alike = len({r.responses_hash for _, r in members}) == 1
         for directory, record in list(members):
             key = (record.responses_hash, *sorted(record.seeds.items()))
-            if record.responses_hash is None or alike or seen.setdefault(key, directory) == directory:
+            if record.responses_hash is None or seen.setdefault(key, directory) == directory:
                 continue
             members.remove((directory, record))
             lines.append(f"{directory} repeats {seen[key]}, seeds and answers: the two count as one run")
