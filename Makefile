@@ -24,7 +24,7 @@ lint: $(READY)
 invariance: $(READY)
 	HF_HUB_OFFLINE=1 PYTHONPATH=tests $(BIN)/python tests/invariance.py
 
-# Do 95% intervals hold the truth 95% of the time? 1,512 settings, 10,000 simulated evaluations each: 6 minutes.
+# Do 95% intervals hold the truth 95% of the time? 1,512 settings, 10,000 simulated evaluations each: 4 minutes.
 coverage: $(READY)
 	OPENBLAS_NUM_THREADS=1 PYTHONPATH=tests $(BIN)/python tests/calibration.py $(ARGS)
 

@@ -102,7 +102,7 @@ def test_the_command_prints_the_audit_and_leaves_it_as_json(run, tmp_path):
         (("audit", "-m", "seed=0,1"), "looks at one job: give one value for each key"),
         (("audit", "task=gsm9k"), "no such task"),
         (("audit", "task.data=nowhere"), "there is no such folder"),
-        (("audited",), "is no command and no key=value; commands are audit"),
+        (("audited",), "is no command and no key=value (did you mean 'audit'?); commands are audit"),
     ],
 )
 def test_bad_input_is_one_line(run, tmp_path, argv, told):

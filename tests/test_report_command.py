@@ -473,7 +473,7 @@ def test_a_question_in_a_chat_template_is_shown_and_found(tmp_path, capsys):
     rows = json.loads((tmp_path / store.PAGE).read_text().partition('id="data">')[2].partition("</script>")[0])
     questions = [row[1] for row in rows["tables"][0]["rows"]]
     assert ["What is 2 + 2?" in text for text in questions] == [False, False, True]
-    assert not any("Be kind" in text for text in questions)
+    assert questions[1] == "<|user|> Question: What is 1 + 1? Answer: <|assistant|>"
 
 
 def test_a_long_question_is_shown_by_its_beginning_and_its_end(tmp_path, capsys):

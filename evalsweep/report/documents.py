@@ -193,8 +193,9 @@ def _question(sample: Sample, length: int) -> str:
     if at >= 0:
         rest = sample.prompt[at + len(last) :]
     elif last:
-        rest = sample.prompt[sample.prompt.rfind(last.strip().partition("\n")[0]) + 1 :]
-        return _clip(rest, length, of_end=1.0)
+        first, final = last.strip().partition("\n")[0], last.split()[-1]  # the shot's question, the end of its answer
+        rest = sample.prompt.rpartition(first)[2]
+        return _clip(rest.partition(final)[2] or rest, length, of_end=1.0)
     else:
         rest = sample.prompt.rpartition("\n\n")[2]
     return _clip(rest.strip() or sample.prompt, length, of_end=0.5)
