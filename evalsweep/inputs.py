@@ -79,6 +79,8 @@ def _sweep(path: Path, asked: Sequence[Job] | None) -> Inputs:
     if not about.get("multirun", True):
         asked = [replace(job, directory=".") for job in asked]
     records, broken = store.read_records(path)
+    if not (asked or records or broken or problems):
+        problems.append(f"{path / store.SWEEP}: asks for no job, and no record lies beside it")
     scores, unread = _scores(records, lambda name: store.read_scores(path / name))
     return Inputs(
         summarise(records, asked, broken, scores, [*problems, *unread]),

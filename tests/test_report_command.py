@@ -494,3 +494,40 @@ def test_where_the_report_cannot_be_written_its_own_flag_is_named(sweep, capsys)
     assert line.endswith("--out my-report")
     assert report.run([str(sweep / "file")]) == 2
     assert "is a file; give the folder that it lies in" in told(capsys)
+
+
+def test_another_question_under_the_same_name_is_never_paired(sweep, capsys):
+    for folder in sweep.glob("*temperature=0.5"):
+        rewrite(folder, lambda samples: [replace(samples[0], doc_hash="other"), *samples[1:]])
+    assert report.run([str(sweep)]) == 0
+    (pair,) = summary_of(sweep).comparisons
+    assert pair.difference.n == 9
+    assert "documents: 10 and 10, of which 9 are shared" in pair.unlike
+
+
+def test_one_run_a_side_of_right_and_wrong_is_mcnemar_s_test(tmp_path, capsys):
+    make_run(tmp_path, RIGHT_AND_WRONG, "temperature=0")
+    make_run(tmp_path, [0.0] * 10, "temperature=0.5")
+    assert report.run([str(tmp_path)]) == 0
+    (pair,) = summary_of(tmp_path).comparisons
+    assert (pair.method, pair.p) == ("McNemar, exact", pytest.approx(2 / 2**6))
+    assert ">6</summary>sample/0, sample/2, " in (tmp_path / store.PAGE).read_text()
+
+
+def test_two_models_with_other_types_of_numbers_or_templates_are_not_like_with_like(tmp_path, capsys):
+    for name, dtype, template in (("one", "float32", False), ("two", "bfloat16", True)):
+        folder = make_run(tmp_path, RIGHT_AND_WRONG, "model=hf", f"model.pretrained={name}")
+        record = store.read_record(folder)
+        config = {**record.config, "model": {**record.config["model"], "name": name, "apply_chat_template": template}}
+        config["model"]["pretrained"] = None
+        store.write_record(folder, replace(record, config=config, provenance={"dtype": dtype}))
+    assert report.run([str(tmp_path)]) == 0
+    (pair,) = summary_of(tmp_path).comparisons
+    assert pair.axis == "model"
+    assert pair.unlike == ("dtype: float32 and bfloat16", "model.apply_chat_template: False and True")
+
+
+def test_a_sweep_that_asked_for_nothing_is_named(tmp_path, capsys):
+    (tmp_path / store.SWEEP).write_text('{"schema": 1, "jobs": []}')
+    assert report.run([str(tmp_path)]) == 1
+    assert f"{tmp_path / store.SWEEP}: asks for no job" in told(capsys)

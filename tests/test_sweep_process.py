@@ -227,9 +227,9 @@ def test_a_terminated_sweep_records_the_job_as_killed(tmp_path):
 
 @pytest.mark.parametrize("seconds", [1.0, 2.5])
 def test_an_interrupt_before_any_job_is_one_line(tmp_path, seconds):
-    command = [sys.executable, "-m", "evalsweep", "-m", "seed=range(0,2000)", "hydra.sweep.dir=out"]
+    command = [sys.executable, "-m", "evalsweep", "-m", "seed=range(0,5000)", "hydra.sweep.dir=out"]
     process = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    time.sleep(seconds)  # composing 2,000 jobs takes longer
+    time.sleep(seconds)  # composing 5,000 jobs takes longer
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=120)
     assert (process.returncode, out, err) == (130, "", "evalsweep: stopped before any job started\n")

@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from evalsweep.stats.compare import difference, flipped, holm, sign_flip
+from evalsweep.identity import flat
+from evalsweep.stats.compare import difference, flipped, holm, mcnemar, sign_flip
 from evalsweep.stats.components import components
 from evalsweep.stats.power import Noise
 from evalsweep.stats.questions import SHARES
@@ -18,9 +19,9 @@ from evalsweep.summary.documents import Table
 from evalsweep.summary.types import Cell, Comparison
 
 # What must not differ for a comparison to be of like with like, unless it is what is compared.
-_ALWAYS = ("os", "cpu", "gpu_names", "gpu_count", "device", "git_commit", "dataset_fingerprint")
-_WITH_MODEL = ("dtype", "batch_size")
-_WITH_TASK = ("task_version",)
+_PROVENANCE = ("os", "cpu", "gpu_names", "gpu_count", "device", "dtype", "batch_size", "git_commit", "task_version")
+_DATA = "dataset_fingerprint"
+_CONFIG = ("model.apply_chat_template", "model.multiturn", "model.max_length")  # hidden where the models' names differ
 
 
 def comparisons(cells: Sequence[Cell], tables: Sequence[Table | None]) -> tuple[Comparison, ...]:
@@ -63,7 +64,11 @@ def _compared(axis: str, i: int, j: int, cells: Sequence[Cell], tables: Sequence
         same_runs=order is not None,
         shares=a.questions.method.startswith(SHARES),
     )
-    test = sign_flip((y.mean(1) - x.mean(1)) * (1 if weights is None else weights * len(weights)), groups)
+    once = [side[:, 0] for side, cell in ((x, a), (y, b)) if side.shape[1] == 1 or cell.identical]
+    if len(once) == 2 and groups is None and weights is None and np.isin(once, (0, 1)).all():
+        test = mcnemar(int((once[0] > once[1]).sum()), int((once[1] > once[0]).sum()))
+    else:
+        test = sign_flip((y.mean(1) - x.mean(1)) * (1 if weights is None else weights * len(weights)), groups)
     rose, fell = flipped(x, y)
     return replace(
         nothing,
@@ -85,13 +90,11 @@ def _noise(x: np.ndarray, y: np.ndarray, identical: bool) -> Noise:
 
 
 def _paired(left: Table, right: Table) -> tuple[list[str], np.ndarray, np.ndarray]:
-    """The shared documents, and the scores of both sides in their order."""
-    if left.documents == right.documents:
-        return list(left.documents), left.scores_DR, right.scores_DR
-    at = {document: k for k, document in enumerate(right.documents)}
-    shared = [document for document in left.documents if document in at]
-    keep = [k for k, document in enumerate(left.documents) if document in at]
-    return shared, left.scores_DR[keep], right.scores_DR[[at[document] for document in shared]]
+    """The shared documents, the same question under the same name, and the scores of both sides in their order."""
+    at = {key: k for k, key in enumerate(zip(right.documents, right.hashes, strict=True))}
+    pairs = [(k, at[key]) for k, key in enumerate(zip(left.documents, left.hashes, strict=True)) if key in at]
+    kept, others = [k for k, _ in pairs], [k for _, k in pairs]
+    return [left.documents[k] for k in kept], left.scores_DR[kept], right.scores_DR[others]
 
 
 def _same_shots(a: Cell, b: Cell, axis: str) -> list[int] | None:
@@ -112,12 +115,10 @@ def _same_shots(a: Cell, b: Cell, axis: str) -> list[int] | None:
 
 def _unlike(a: Cell, b: Cell, axis: str) -> tuple[str, ...]:
     """What differs beside the axis, as `key: this and that`."""
-    keys = [
-        *_ALWAYS,
-        *(() if axis.startswith("model") else _WITH_MODEL),
-        *(() if axis.startswith("task") else _WITH_TASK),
-    ]
-    pairs = [(key, a.provenance.get(key), b.provenance.get(key)) for key in keys]
+    keys = [*_PROVENANCE, *(() if axis.startswith("task.") else (_DATA,))]
+    pairs = [(key, a.provenance.get(key), b.provenance.get(key)) for key in keys if f"model.{key}" != axis]
+    left, right = flat(a.config), flat(b.config)
+    pairs += [(key, left.get(key), right.get(key)) for key in _CONFIG if key != axis]
     one, other = versions(a.provenance), versions(b.provenance)
     pairs += [(f"version of {name}", one.get(name), other.get(name)) for name in dict.fromkeys([*one, *other])]
     return tuple(f"{key}: {x} and {y}" for key, x, y in pairs if json.dumps(x) != json.dumps(y))

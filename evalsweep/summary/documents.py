@@ -26,12 +26,13 @@ class Scored:
 
 @dataclass(frozen=True)
 class Table:
-    """Documents that every run answered and scored: their names, groups and scores (D, R).
+    """Documents that every run answered and scored: their names, questions' hashes, groups and scores (D, R).
 
     `weights_D` is None where the metric is their plain mean; `reason` says why a metric is no mean over documents.
     """
 
     documents: tuple[str, ...]
+    hashes: tuple[str, ...]
     groups: tuple[str, ...]
     scores_DR: np.ndarray
     weights_D: np.ndarray | None = None
@@ -64,6 +65,7 @@ def table(runs: Sequence[Scored], metric: str) -> tuple[Table | None, list[str]]
     group = dict(zip(zip(first.documents, first.hashes, strict=True), first.groups, strict=True))
     found = Table(
         documents=tuple(document for document, _ in shared),
+        hashes=tuple(digest for _, digest in shared),
         groups=tuple(group[key] for key in shared),
         scores_DR=np.array([[column[key] for column in columns] for key in shared], dtype=float),
     )
