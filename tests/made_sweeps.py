@@ -9,6 +9,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+import pytest
 from conftest import job_of
 from test_store import RECORD
 
@@ -77,3 +78,35 @@ def make_run(
 def rewrite(folder: Path, change: Callable[[list[Sample]], list[Sample]]) -> None:
     """Change the samples of a run, and nothing else."""
     store.write_samples(folder, change(list(store.read_samples(folder))))
+
+
+RIGHT_AND_WRONG = [1.0, 0.0, 1.0, 1.0, 0.0, 1.0, 0.0, 1.0, 1.0, 0.0]
+
+
+@pytest.fixture
+def sweep(tmp_path):
+    """Two temperatures, two seeds, ten documents."""
+    folder = tmp_path / "sweep"
+    for t in (0, 0.5):
+        for seed in (0, 1):
+            scores = [0.0 if t and i == seed else s for i, s in enumerate(RIGHT_AND_WRONG)]
+            make_run(folder, scores, f"seed={seed}", f"temperature={t}")
+    return folder
+
+
+class Said:
+    """What was said; spaces and line ends are of no account, as the terminal's width makes them."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    def __contains__(self, part: str) -> bool:
+        return "".join(part.split()) in "".join(self.text.split())
+
+    def __repr__(self) -> str:
+        return self.text
+
+
+def told(capsys) -> Said:
+    found = capsys.readouterr()
+    return Said(found.out + found.err)

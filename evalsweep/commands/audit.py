@@ -9,22 +9,23 @@ from pathlib import Path
 from hydra._internal.utils import get_args_parser
 
 from evalsweep import compose, preflight, store
+from evalsweep.commands.arguments import in_one_line
 from evalsweep.config import JobConfig
 from evalsweep.errors import BadInput, first_line
 from evalsweep.log import logged
 from evalsweep.report import audit as page
-from evalsweep.terminal import complain, progress, say, tolerate_any_encoding, width
+from evalsweep.terminal import complain, progress, say, width
 
-OK, FAILED, BAD_INPUT = 0, 1, 2
+OK, FAILED = 0, 1
 USAGE = (
     "evalsweep audit KEY=VALUE ..., the keys of a single job; for example evalsweep audit task=gsm8k temperature=0.7"
 )
 
 
+@in_one_line
 def run(argv: Sequence[str]) -> int:
     """Audit the job that the overrides name; gives the exit code: 0 done, 1 failed, 2 bad input."""
     os.environ.setdefault("TQDM_DISABLE", "1")
-    tolerate_any_encoding()
     if {"-h", "--help"} & set(argv):
         say(f"{__doc__}\n\n{USAGE}\nEight documents, or task.limit=N a task; results in <hydra.run.dir>/audit.json")
         return OK
@@ -38,9 +39,6 @@ def run(argv: Sequence[str]) -> int:
 
             found = audit(job, name, shown)
         where = store.write_audit(directory, found)
-    except BadInput as e:
-        complain(str(e))
-        return BAD_INPUT
     except OSError as e:
         complain(f"the audit cannot be written ({first_line(e)})")
         return FAILED

@@ -7,29 +7,25 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from evalsweep import inputs
-from evalsweep.commands.arguments import Parser
+from evalsweep.commands.arguments import Parser, in_one_line
 from evalsweep.errors import BadInput
 from evalsweep.report import words
 from evalsweep.report.plan import Plan, Speed, terminal
 from evalsweep.stats.power import POWER, Noise, noise_of
 from evalsweep.summary.types import Cell, Comparison, Summary
-from evalsweep.terminal import complain, say, tolerate_any_encoding, width
+from evalsweep.terminal import complain, say, width
 
-OK, BAD_INPUT = 0, 2
+OK = 0
 SIZES = {"gsm8k": 1319, "humaneval": 164, "mmlu": 14042, "sample": 60, "sample_choice": 40}  # their test splits
 ALIKE = 0.8  # correlation of documents between two versions of a model, where it is not measured
 
 
+@in_one_line
 def run(argv: Sequence[str]) -> int:
     """Print the plan; gives the exit code: 0 done, 2 bad input."""
-    tolerate_any_encoding()
-    try:
-        args = _parser().parse_args(list(argv))
-        _check(args)
-        say(terminal(_from_sweep(args) if args.source else _assumed(args), width()))
-    except BadInput as e:
-        complain(str(e))
-        return BAD_INPUT
+    args = _parser().parse_args(list(argv))
+    _check(args)
+    say(terminal(_from_sweep(args) if args.source else _assumed(args), width()))
     return OK
 
 

@@ -7,22 +7,22 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from evalsweep import inputs, store
-from evalsweep.commands.arguments import Parser
+from evalsweep.commands.arguments import Parser, in_one_line
 from evalsweep.errors import BadInput, first_line
 from evalsweep.publish import publish
 from evalsweep.report import table, words
-from evalsweep.terminal import complain, say, tolerate_any_encoding, width
+from evalsweep.terminal import complain, say, width
 
-OK, MISSING, BAD_INPUT = 0, 1, 2
+OK, MISSING = 0, 1
 
 
+@in_one_line
 def run(argv: Sequence[str]) -> int:
     """Summarise what lies at PATH, show it, and write the report; gives the exit code.
 
     0: all that was asked for is there. 1: a job, a document or a record is missing or broken; the rest is reported.
     2: bad input, nothing is written.
     """
-    tolerate_any_encoding()
     parser = Parser("report", __doc__, "evalsweep report multirun/<day>/<time>")
     parser.add_argument(
         "path", type=Path, help="folder of a sweep or run (multirun/<day>/<time>), or of lm_eval's results"
@@ -40,9 +40,6 @@ def run(argv: Sequence[str]) -> int:
         _check_writable(out)
         say("\n" + table.terminal(found.summary, width(), colour=sys.stdout.isatty()).strip("\n") + "\n")
         publish(found, out, inputs.title(args.path))
-    except BadInput as e:
-        complain(str(e))
-        return BAD_INPUT
     except OSError as e:
         complain(f"the report cannot be written ({first_line(e)}); name another folder with --out")
         return MISSING
