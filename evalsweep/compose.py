@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import re
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, is_dataclass
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +22,11 @@ from omegaconf import DictConfig, OmegaConf
 
 from evalsweep import groups
 from evalsweep.config import JobConfig, PromptConfig, validate
-from evalsweep.errors import BadInput, did_you_mean, first_line
+from evalsweep.engine.benchmarks import scorers
+from evalsweep.engine.models import backends
+from evalsweep.errors import BadInput, first_line
 from evalsweep.identity import config_hash, directory_name, run_name, varying, without_seed
-from evalsweep.refusals import in_words
+from evalsweep.refusals import in_words, unknown_key
 
 CONFIG_NAME = "config"
 SUBDIR = "${evalsweep_directory:}"
@@ -110,11 +112,7 @@ def job_config(config: DictConfig) -> JobConfig:
     Errors: BadInput for keys that the schema does not know; OmegaConf's for values that are missing.
     """
     known = [f.name for f in fields(JobConfig)]
-    unknown = [str(k) for k in config if k not in known and k != "hydra"]
-    if unknown:
-        raise BadInput(
-            f"+{unknown[0]}", f"there is no such key{did_you_mean(unknown[0], known)}; keys are {', '.join(known)}"
-        )
+    _refuse_unknown(config)
     values: dict[str, Any] = {name: config[name] for name in known}
     for name, value in values.items():
         if OmegaConf.is_config(value):
@@ -122,7 +120,23 @@ def job_config(config: DictConfig) -> JobConfig:
     job = JobConfig(**values)
     if job.prompt.file is not None:
         job.prompt.system = _prompt_text(job.prompt)
+    job.task.samples = job.task.samples_of.get(job.task.name, job.task.samples)
+    job.task.samples_of = {}
     return job
+
+
+def _refuse_unknown(config: DictConfig, schema: Any = JobConfig, parent: str = "") -> None:
+    """Refuse keys that the schema does not have, at any depth; Hydra lets them in with a `+`.
+
+    A mapping that is a field of its own (`model.args`) is free. Errors: BadInput, with the nearest known key.
+    """
+    known = {f.name: f for f in fields(schema)}
+    for key in map(str, config):
+        if key not in known and not (key == "hydra" and not parent):
+            value = OmegaConf.select(config, key)
+            raise unknown_key(f"{parent}{key}", f"+{parent}{key}={value}")
+        if key in known and is_dataclass(known[key].default_factory) and OmegaConf.is_dict(config[key]):
+            _refuse_unknown(config[key], known[key].default_factory, f"{parent}{key}.")
 
 
 def _prompt_text(prompt: PromptConfig) -> str:
@@ -154,15 +168,20 @@ def _plan(hydra: Hydra, config_name: str, overrides: list[str], flag: bool) -> P
     configs = [job_config(point) for point in points or []]
     for config in configs:
         validate(config)
+        backends.check(config)
+        scorers.check(config)
     dicts = [asdict(config) for config in configs]
     keys = _naming(dicts)
-    jobs = tuple(
-        PlannedJob(run_name(d, keys), directory_name(d), config_hash(d), c) for d, c in zip(dicts, configs, strict=True)
-    )
+    jobs = tuple(_planned(d, c, keys) for d, c in zip(dicts, configs, strict=True))
     _refuse_twins(jobs)
     pinned = f"hydra.{'sweep' if multirun else 'run'}.dir={_quoted(str(directory))}"
     first = configs[0] if configs else job_config(master)
     return Plan(multirun, directory, jobs, first, (*overrides, pinned))
+
+
+def _planned(values: dict[str, Any], config: JobConfig, keys: list[str]) -> PlannedJob:
+    acting = backends.acting(config)
+    return PlannedJob(run_name(values, keys), directory_name(acting), config_hash(acting), config)
 
 
 def _check_hydra(master: DictConfig) -> None:
@@ -203,7 +222,7 @@ def _refuse_twins(jobs: Sequence[PlannedJob]) -> None:
 
 
 def _directory(*, _root_: DictConfig) -> str:
-    return directory_name(asdict(job_config(_root_)))
+    return directory_name(backends.acting(job_config(_root_)))
 
 
 def _quoted(text: str) -> str:

@@ -9,20 +9,25 @@ from typing import Any
 from evalsweep.errors import BadInput
 
 MAX_SEED = 2**32 - 1
-CODE_TASKS = ("humaneval", "humaneval_instruct")  # whose answers evalsweep runs
-NUMERIC = "numeric"  # the score of written numbers
 DTYPES = ("auto", "float32", "bfloat16", "float16")
+THINKING = ("<think>", "</think>")
+SCORERS = ("lm_eval", "numeric", "code", "math_verify")
 
 
 @dataclass
 class ModelConfig:
-    """Which model answers, and how it is loaded."""
+    """Which model answers, and how it is loaded. Which keys act on which kind: `engine/models/backends.py`."""
 
     name: str = "???"
-    kind: str = "hf"  # embedded | hf | server
+    kind: str = "hf"  # embedded | hf | server | chat | vllm | lm_eval
     pretrained: str | None = None  # hub id, folder, or the server's model name
     revision: str | None = None  # branch, tag or commit on the hub
     tokenizer: str | None = None  # default: the model's own
+    adapter: str | None = None  # a LoRA or another adapter of PEFT: a folder or a hub id
+    gguf_file: str | None = None  # the GGUF file in the folder or repository of the model
+    attn_implementation: str | None = None  # eager | sdpa | flash_attention_2 | ...; default: transformers' choice
+    args: dict[str, Any] = field(default_factory=dict)  # further arguments of from_pretrained, LLM or lm_eval's backend
+    backend: str | None = None  # kind lm_eval: the name of its backend
     dtype: str = "auto"  # auto: bfloat16 on CUDA, float32 elsewhere
     device: str = "auto"  # auto | cpu | cuda | cuda:N | mps
     batch_size: int = 16
@@ -31,9 +36,14 @@ class ModelConfig:
     parallelize: bool = False  # spread the layers over all GPUs
     trust_remote_code: bool = False
     apply_chat_template: bool = False
-    base_url: str | None = None  # server only, for example http://localhost:8000/v1/completions
-    num_concurrent: int = 4  # server only: requests in flight
-    extra_body: dict[str, Any] = field(default_factory=dict)  # server only: further fields of each request
+    template_args: dict[str, Any] = field(default_factory=dict)  # of the chat template, such as enable_thinking: false
+    thinking: list[str] = field(default_factory=lambda: list(THINKING))  # tags around what is not scored; [] for none
+    max_thinking_toks: int | None = None  # tokens for the thinking part, beside task.max_gen_toks for the answer
+    base_url: str | None = None  # of a server, for example http://localhost:8000/v1/completions
+    num_concurrent: int = 4  # of a server: requests in flight
+    retries: int = 6  # of a server: further tries of a request that it refuses for the moment
+    timeout: float = 600.0  # of a server: seconds that it may be silent
+    extra_body: dict[str, Any] = field(default_factory=dict)  # of a server: further fields of each request
 
 
 @dataclass
@@ -41,16 +51,20 @@ class TaskConfig:
     """Which questions are asked, how many, and which score is the headline."""
 
     name: str = "???"
+    scorer: str | None = None  # lm_eval | numeric | code | math_verify; default: the benchmark's own, else lm_eval
+    include_path: str | None = None  # folder with definitions of tasks for lm_eval, as of its flag --include_path
     data: str | None = None  # folder with <split>.jsonl; default: bundled files or the hub
     limit: int | None = None  # documents a task (a subject of MMLU is a task); default: all
     num_fewshot: int | None = None  # default: the task's own
-    samples: int = 1  # answers per document
+    samples: int = 1  # answers per document; at temperature 0 there is one
+    samples_of: dict[str, int] = field(default_factory=dict)  # by the name of the task, in place of samples
     k: list[int] = field(default_factory=list)  # pass@k and maj@k, k <= samples; default: 1, 5, 10 and maj@samples
     max_gen_toks: int | None = None  # default: the task's own
     gen_prefix: str | None = None  # words that every answer begins with, also in the shots
     metric: str | None = None  # the headline, as lm_eval names it; default: the first
     group_by: str | None = None  # the field that names a document's group, as a passage; subjects are groups anyway
     unsafe_code: str = "refuse"  # refuse | allow: code that the model wrote, without a sandbox
+    sandbox_packages: list[str] = field(default_factory=lambda: ["numpy"])  # what programs may import
 
 
 @dataclass
@@ -60,6 +74,7 @@ class PromptConfig:
     name: str = "???"
     system: str | None = None
     file: str | None = None
+    placement: str = "system"  # system | user: where a chat template gets it
 
 
 @dataclass
@@ -121,14 +136,9 @@ def decoding_at(temperature: float) -> dict[str, Any]:
     return {"temperature": temperature, "decoding": asdict(DecodingConfig(do_sample=temperature > 0))}
 
 
-def is_numeric(task: str) -> bool:
-    """Whether answers of the task of this name are numbers to be read: GSM8K and its variants."""
-    return task == "gsm8k" or task.startswith("gsm8k_")
-
-
-def is_code(task: str) -> bool:
-    """Whether the answers to a task are programs, which evalsweep runs in its sandbox."""
-    return task in CODE_TASKS
+def samples_at(job: JobConfig) -> int:
+    """Give how many answers a document gets: greedy ones are all the same, so at temperature 0 there is one."""
+    return job.task.samples if job.temperature > 0 else 1
 
 
 def parse_seed(text: str) -> int:
@@ -172,7 +182,7 @@ def validate(job: JobConfig) -> None:
     _check_decoding(job)
     _check_model(job.model)
     _check_task(job)
-    _check_truncation(job)
+    _one_of("on_truncation", job.on_truncation, ("flag", "error", "drop_shots"))
     _check_sources(job)
 
 
@@ -204,47 +214,26 @@ def _check_decoding(job: JobConfig) -> None:
 
 
 def _check_model(model: ModelConfig) -> None:
-    _one_of("model.kind", model.kind, ("embedded", "hf", "server"))
     _one_of("model.dtype", model.dtype, DTYPES)
-    _positive("model.batch_size", model.batch_size)
-    _positive("model.num_concurrent", model.num_concurrent)
-    _positive("model.max_length", model.max_length)
+    for name in ("batch_size", "num_concurrent", "max_length", "max_thinking_toks"):
+        _positive(f"model.{name}", getattr(model, name))
+    if model.retries < 0:
+        raise BadInput(f"model.retries={model.retries}", "must be 0 or more", "model.retries=6")
+    if not 0 < model.timeout < math.inf:
+        raise BadInput(f"model.timeout={model.timeout}", "must be above 0, in seconds", "model.timeout=600")
     if model.tie_tolerance is not None and not 0 <= model.tie_tolerance < math.inf:
         raise BadInput(f"model.tie_tolerance={model.tie_tolerance}", "must be 0 (off) or more", "model.tie_tolerance=0")
+    if len(model.thinking) not in (0, 2) or not all(model.thinking):
+        raise BadInput(
+            f"model.thinking={model.thinking}",
+            "must be two tags, that open and close what is not scored, or [] for none",
+            "'model.thinking=[<think>,</think>]'",
+        )
     device = model.device
     if device not in ("auto", "cpu", "cuda", "mps") and not (
         device.startswith("cuda:") and device.removeprefix("cuda:").isdigit()
     ):
         raise BadInput(f"model.device={device}", "must be auto, cpu, cuda, cuda:N or mps", "model.device=cuda:0")
-    if model.kind == "hf" and not model.pretrained:
-        raise BadInput(
-            f"model={model.name}",
-            "model.pretrained is needed: a folder or a hub id",
-            "model=hf model.pretrained=HuggingFaceTB/SmolLM2-135M-Instruct",
-        )
-    if model.kind == "server" and not (model.pretrained and model.base_url):
-        raise BadInput(
-            f"model={model.name}",
-            "model.base_url (the completions endpoint) and model.pretrained (the name it serves) are needed",
-            "model=server model.base_url=http://localhost:8000/v1/completions model.pretrained=my-model",
-        )
-    if model.kind == "server" and model.apply_chat_template and not model.tokenizer:
-        raise BadInput(
-            "model.apply_chat_template=true",
-            "a completions endpoint takes text, so model.tokenizer must name the tokenizer whose template is applied",
-            "model.tokenizer=Qwen/Qwen3-0.6B",
-        )
-
-
-def _check_truncation(job: JobConfig) -> None:
-    _one_of("on_truncation", job.on_truncation, ("flag", "error", "drop_shots"))
-    model = job.model
-    if job.on_truncation != "flag" and model.kind == "server" and not (model.tokenizer and model.max_length):
-        raise BadInput(
-            f"on_truncation={job.on_truncation} model=server",
-            "a server does not say how long a prompt is; model.tokenizer and model.max_length are needed to count",
-            "model.tokenizer=Qwen/Qwen3-0.6B model.max_length=32768",
-        )
 
 
 def _check_task(job: JobConfig) -> None:
@@ -254,22 +243,15 @@ def _check_task(job: JobConfig) -> None:
     if task.num_fewshot is not None and task.num_fewshot < 0:
         raise BadInput(f"task.num_fewshot={task.num_fewshot}", "must be 0 or more", "task.num_fewshot=5")
     _one_of("task.unsafe_code", task.unsafe_code, ("refuse", "allow"))
-    if task.samples > 1 and job.temperature == 0:
-        raise BadInput(
-            f"task.samples={task.samples} temperature=0",
-            "greedy answers to one question are all the same, so several samples need a temperature above 0",
-            f"task.samples={task.samples} temperature=0.7",
-        )
+    if task.scorer is not None:
+        _one_of("task.scorer", task.scorer, SCORERS)
     for k in task.k:
         if not 1 <= k <= task.samples:
             raise BadInput(
                 f"task.k={task.k} task.samples={task.samples}",
-                f"{'pass' if is_code(task.name) else 'maj'}@{k} needs 1 <= k <= task.samples",
+                f"k={k} needs 1 <= k <= task.samples",
                 f"task.k=[1] task.samples={max(task.samples, k)}",
             )
-    if task.k and not (is_code(task.name) or is_numeric(task.name)):
-        known = f"pass@k is for tasks of code ({', '.join(CODE_TASKS)}), maj@k for written numbers (gsm8k)"
-        raise BadInput(f"task.k={task.k}", known, "task.k=[]")
     length = job.model.max_length
     if task.max_gen_toks is not None and length is not None and task.max_gen_toks >= length:
         raise BadInput(
@@ -289,6 +271,7 @@ def _check_sources(job: JobConfig) -> None:
     for name, needed in (("text", "system"), ("file", "file")):
         if job.prompt.name == name and not getattr(job.prompt, needed):
             raise BadInput(f"prompt={name}", f"prompt.{needed} is needed", f"prompt={name} prompt.{needed}=...")
+    _one_of("prompt.placement", job.prompt.placement, ("system", "user"))
     _one_of("fewshot.name", job.fewshot.name, ("fixed", "resampled", "per_document", "file", "harness"))
     if (job.fewshot.name == "file") != bool(job.fewshot.path):
         raise BadInput(

@@ -12,7 +12,7 @@ from typing import Any
 
 
 def identity(config: Mapping[str, Any]) -> dict[str, Any]:
-    """The part of a configuration that can move a score: all but the tracking."""
+    """The part of a configuration that can move a score, as far as its keys tell: all but the tracking."""
     return {k: v for k, v in config.items() if k != "tracking"}
 
 
@@ -31,7 +31,7 @@ def config_hash(config: Mapping[str, Any]) -> str:
 
 
 def directory_name(config: Mapping[str, Any]) -> str:
-    """The folder of a job, named from values: two jobs share it only where they are the same job."""
+    """Name the folder of a job from the keys that act: two jobs share it only where they are the same job."""
     t, seed, task = config["temperature"], config["seed"], str(config["task"]["name"])
     safe = "".join(c if c.isalnum() or c in "-_." else "_" for c in task)[:60]
     return f"t={t:g},seed={seed},{safe}-{config_hash(config)[:8]}"

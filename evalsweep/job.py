@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from evalsweep import provenance, store, tracking
 from evalsweep.config import JobConfig
+from evalsweep.engine.models import backends
 from evalsweep.errors import BadInput, first_line
 from evalsweep.identity import config_hash, without_seed
 from evalsweep.log import logged
@@ -78,9 +79,8 @@ def run(job: JobConfig, run_dir: Path, place: Place) -> Record:
 
 def note(record: Record) -> str:
     """Markdown for MLflow's page of the run."""
-    lines = [
-        f"**{record.headline}: {record.metrics[record.headline]:.4f}**" if record.headline else f"**{record.status}**"
-    ]
+    score = record.metrics.get(record.headline) if record.headline else None
+    lines = [f"**{record.headline}: {score:.4f}**" if score is not None else f"**{record.status}**"]
     lines += [f"- error: `{record.error}`"] if record.error else []
     lines += [f"- {record.documents} documents, {record.seconds:.1f} s", f"- seeds: {record.seeds}"]
     lines += [f"- decoding as sent: `{sent}`" for sent in record.decoding.get("sent", [])]
@@ -92,14 +92,14 @@ def note(record: Record) -> str:
 def _record(
     job: JobConfig, place: Place, found: Evaluation | None, status: str, error: str | None, started: float
 ) -> Record:
-    config = asdict(job)
-    identity = config_hash(config)
+    config, acting = asdict(job), backends.acting(job)
+    identity = config_hash(acting)
     shown = redact_tree(config)
     shown["prompt"]["system"] = job.prompt.system  # the prompt is what is measured: every sample holds it too
     return Record(
         run_id=f"{place.sweep}-{identity}",
         config_hash=identity,
-        cell_hash=provenance.value_hash(without_seed(config)),
+        cell_hash=provenance.value_hash(without_seed(acting)),
         status=status,
         config=shown,
         decoding=found.decoding if found else {},
@@ -119,6 +119,7 @@ def _record(
             "batch_size": job.model.batch_size,
         },
         metrics=found.metrics if found else {},
+        metric_info=found.metric_info if found else {},
         headline=found.headline if found else None,
         responses_hash=found.responses_hash if found else None,
         documents=len(found.samples) if found else 0,
@@ -131,10 +132,10 @@ def _record(
 
 def _tell(record: Record, place: Place, run_dir: Path) -> None:
     where = f"[{place.number}/{place.total}] {place.name}"
-    if record.headline is not None:
-        metric = record.headline.partition("/")[2]
-        score = f"{metric} {record.metrics[record.headline]:.3f}"
-        say(f"{where}  {score}  {record.documents} documents  {record.seconds:.1f} s")
+    found = record.metrics.get(record.headline) if record.headline else None
+    if found is not None:
+        metric = str(record.headline).partition("/")[2]
+        say(f"{where}  {metric} {found:.3f}  {record.documents} documents  {record.seconds:.1f} s")
     else:
         complain(f"{where} {record.status}: {record.error} (log: {run_dir / store.LOG})")
 

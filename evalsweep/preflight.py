@@ -6,7 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from evalsweep.compose import task_options
-from evalsweep.config import JobConfig, is_code
+from evalsweep.config import JobConfig
+from evalsweep.engine.benchmarks import scorers
+from evalsweep.engine.models import backends
 from evalsweep.errors import BadInput
 from evalsweep.sandbox import run as sandbox
 
@@ -17,29 +19,24 @@ def check(jobs: Sequence[JobConfig]) -> None:
     Errors: BadInput for the first folder, file or task that is not there.
     """
     for job in jobs:
-        pretrained = job.model.pretrained or ""
-        looks_local = pretrained.startswith(("/", "./", "../", "~"))
-        if job.model.kind == "hf" and looks_local:
-            _need("model.pretrained", pretrained, "folder", "model.pretrained=/models/my-model")
         if job.task.data:
-            _need("task.data", job.task.data, "folder", "task.data=data/gsm8k, a folder that holds <split>.jsonl")
+            _need("task.data", job.task.data, "folder", "task.data=data/my-task, a folder that holds <split>.jsonl")
+        if job.task.include_path:
+            _need("task.include_path", job.task.include_path, "folder", "task.include_path=my_tasks")
         if job.fewshot.path:
             _need("fewshot.path", job.fewshot.path, "file", "fewshot.path=shots.jsonl")
         if job.prompt.file:
             _need("prompt.file", job.prompt.file, "file", "prompt.file=system.txt")
-    for url in dict.fromkeys(str(job.model.base_url) for job in jobs if job.model.kind == "server"):
-        from evalsweep.engine.models.server import reach  # seconds of imports, which the first job would need anyway
-
-        reach(url)
+    backends.look(jobs)
     for job in jobs:
-        if is_code(job.task.name):
+        if scorers.scorer_of(job) == scorers.CODE:
             _need_sandbox(job)
             break
-    for name in dict.fromkeys(job.task.name for job in jobs):
+    for name, folder in dict.fromkeys((job.task.name, job.task.include_path) for job in jobs):
         if name not in task_options():
             from evalsweep.engine.tasks.harness import check_name  # seconds of imports, for lm_eval's own names alone
 
-            check_name(name)
+            check_name(name, folder)
 
 
 def _need(key: str, path: str, kind: str, example: str) -> None:

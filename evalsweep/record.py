@@ -11,8 +11,10 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from evalsweep.errors import BadInput, did_you_mean
+from evalsweep.metrics import UNBOUNDED, UNIT, Metric, of_lm_eval
 
-SCHEMA = 2
+SCHEMA = 3
+OLDER = 2  # without metric_info, thinking and readings: read all the same
 FINISHED, FAILED, KILLED = "FINISHED", "FAILED", "KILLED"
 
 
@@ -32,7 +34,10 @@ class Sample:
     metric, as lm_eval names it, to the mean over the answers. `outcomes` holds one line an answer that was run as code:
     how that went. `flags` names what a reader of the score must know;
     `lost` counts the tokens and whole shots of the prompt that did not reach the model. `group` is what the document
-    belongs to within its task, such as a passage; empty where it stands alone.
+    belongs to within its task, such as a passage; empty where it stands alone. `thinking` holds the thinking part of
+    each answer, which is not in `responses` and not scored; `readings` what was read from each: value, the words, where
+    they stand in the answer (-1: not known), and why that may be doubted; None where nothing was read. Both are empty
+    where they do not apply.
     """
 
     task: str
@@ -48,12 +53,15 @@ class Sample:
     flags: list[str] = field(default_factory=list)
     lost: dict[str, int] = field(default_factory=dict)
     group: str = ""
+    thinking: list[str] = field(default_factory=list)
+    readings: list[Any] = field(default_factory=list)
 
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> Sample:
         """Errors: ValueError for a missing or an unknown field, or one of another type."""
         if isinstance(data, dict):
-            data.setdefault("group", "")  # samples that were written before there were groups
+            for name, empty in (("group", ""), ("thinking", []), ("readings", [])):
+                data.setdefault(name, empty)  # samples of earlier versions
         _check(Sample, data)
         _check_items(data, _ITEMS)
         shots = [Shot(shot["id"], shot["text"]) for shot in data["shots"] if _check(Shot, shot)]
@@ -128,10 +136,11 @@ class Alarm:
 class Record:
     """One run: record.json, whose presence says that the run is over.
 
-    `metrics` maps `task/metric` to a number; `headline` is the key of the one that tables show. `decoding` is what was
+    `metrics` maps `task/metric` to a number, or to None where nobody can count it; `headline` is the key of the one that
+    tables show; `metric_info` holds bounds, aggregation and direction of scores by the same keys. `decoding` is what was
     sent to the engine. Runs with one `cell_hash` differ only in their seed; it is made before secrets are taken out of
-    `config`. `responses_hash` is equal for two runs only where every answer is. `started` is in seconds since
-    the epoch, `error` one line.
+    `config`. `responses_hash` is equal for two runs only where every answer is. `started` is in seconds since the epoch,
+    `error` one line.
     """
 
     run_id: str
@@ -142,7 +151,7 @@ class Record:
     decoding: dict[str, Any]
     seeds: dict[str, int]
     provenance: dict[str, Any]
-    metrics: dict[str, float]
+    metrics: dict[str, float | None]
     headline: str | None
     responses_hash: str | None
     documents: int
@@ -150,7 +159,17 @@ class Record:
     error: str | None
     started: float
     seconds: float
+    metric_info: dict[str, dict[str, Any]] = field(default_factory=dict)
     schema: int = SCHEMA
+
+    def info(self, metric: str) -> Metric:
+        """Give what is known of the metric of this key."""
+        name = metric.partition("/")[2]
+        found = self.metric_info.get(metric)
+        if found is None:
+            return Metric(name, UNBOUNDED, None, None)
+        low, high = found["bounds"]
+        return Metric(name, (low, high), found["aggregation"], found["higher_is_better"])
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -159,7 +178,12 @@ class Record:
     def from_json(data: Mapping[str, Any]) -> Record:
         """Errors: ValueError for another schema, a missing or an unknown field."""
         schema = data.get("schema") if isinstance(data, Mapping) else None
-        if schema != SCHEMA:
+        if schema == OLDER:
+            info = {
+                name: {k: v for k, v in asdict(known_before(name)).items() if k != "name"} for name in data["metrics"]
+            }
+            data = {**data, "metric_info": info, "schema": SCHEMA}
+        elif schema != SCHEMA:
             raise ValueError(f"schema {schema!r} is not {SCHEMA}, the one this version reads")
         _check(Record, data)
         _check_items(data, {"metrics": (int, float, type(None)), "seeds": (int,)})
@@ -170,6 +194,14 @@ class Record:
             raise ValueError("seeds.generation is missing")
         alarms = [Alarm(**alarm) for alarm in data["alarms"] if _check(Alarm, alarm)]
         return Record(**{**data, "alarms": alarms})
+
+
+def known_before(key: str) -> Metric:
+    """Give what earlier versions knew of a metric by its name, for records that do not say."""
+    name = key.partition("/")[2]
+    if name.startswith(("pass@", "maj@", "numeric")):
+        return Metric(name, UNIT, "mean", True)
+    return of_lm_eval(name)
 
 
 def _check(kind: type, data: Any) -> bool:
@@ -185,7 +217,13 @@ def _check(kind: type, data: Any) -> bool:
     return True
 
 
-_ITEMS = {"responses": (str, int, float, type(None)), "flags": (str,), "outcomes": (str,)}
+_ITEMS = {
+    "responses": (str, int, float, type(None)),
+    "flags": (str,),
+    "outcomes": (str,),
+    "thinking": (str,),
+    "readings": (dict, type(None)),
+}
 
 
 @functools.cache

@@ -35,9 +35,9 @@ def _in_words(error: Exception, overrides: Sequence[str]) -> BadInput:
             return _unknown_option(error, overrides)
         return BadInput(f"--config-name {error.missing_cfg_file}", "there is no such configuration; leave the flag out")
     if match := re.search(r"Could not (?:override|find) '?([\w./@]+)'?", text):
-        return _unknown_key(match.group(1), overrides)
+        return unknown_key(match.group(1), _given(match.group(1), overrides))
     if match := re.search(r"Key '[^']*' (?:is )?not in .*full_key: (\S+)", str(cause), re.DOTALL):
-        return _unknown_key(match.group(1), overrides)
+        return unknown_key(match.group(1), _given(match.group(1), overrides))
     key = str(getattr(cause, "full_key", "") or "")
     if "issing mandatory value" in str(cause):
         key = match.group(1) if (match := re.search(r"full_key: (\S+)", str(cause))) else key
@@ -73,8 +73,9 @@ def _unknown_option(error: MissingConfigException, overrides: Sequence[str]) -> 
     return BadInput(f"{group}={option}", f"no such {group}{close}; there are {', '.join(options)}{more}", example)
 
 
-def _unknown_key(key: str, overrides: Sequence[str]) -> BadInput:
-    given = _given(key, overrides) or key
+def unknown_key(key: str, given: str | None = None) -> BadInput:
+    """Refuse a dotted key that the schema does not have; `given` is the whole override."""
+    given = given or key
     node: Any = JobConfig
     parent, name = "", key
     for part in key.split("."):
@@ -85,7 +86,7 @@ def _unknown_key(key: str, overrides: Sequence[str]) -> BadInput:
         parent = f"{parent}{part}."
         factory = known[part].default_factory
         if not is_dataclass(factory):  # a mapping that is the user's own
-            return BadInput(given, "a new field of a mapping is added with +", f"+{given}")
+            return BadInput(given, "a new field of a mapping is added with +", f"+{given.lstrip('+')}")
         node = factory
     options = [f.name for f in fields(node)]
     if not parent:

@@ -11,7 +11,6 @@ import time
 import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -24,6 +23,7 @@ from omegaconf import DictConfig
 
 from evalsweep import compose, inputs, job, preflight, provenance, store, tracking
 from evalsweep.config import JobConfig
+from evalsweep.engine.models import backends
 from evalsweep.errors import BadInput, first_line
 from evalsweep.identity import config_hash
 from evalsweep.publish import publish
@@ -177,7 +177,7 @@ def _job(config: DictConfig) -> None:
 
 def _place(plain: JobConfig, sweep_dir: Path) -> job.Place:
     asked = store.read_sweep(sweep_dir) or {}  # written by this sweep before its first job
-    own = config_hash(asdict(plain))
+    own = config_hash(backends.acting(plain))
     grid: list[dict[str, Any]] = asked.get("jobs", [])
     number = next((i for i, j in enumerate(grid) if j["config_hash"] == own), None)
     default = f"t={plain.temperature:g} s={plain.seed} {plain.task.name}"

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from evalsweep.config import JobConfig
-from evalsweep.engine.models.generation import Rounding
+from evalsweep.config import JobConfig, samples_at
+from evalsweep.engine.models import backends
+from evalsweep.engine.models.backends import Backend
 from evalsweep.engine.tasks.harness import Built
 from evalsweep.record import Alarm, Sample
 
@@ -24,6 +25,9 @@ _FLAGS = {
     "few_answers": "documents of {task} have fewer answers than task.samples={samples}",
     "empty": "documents of {task} have an empty answer",
     "capped": "documents of {task} have an answer that was cut at the token limit",
+    "unfinished_thinking": "documents of {task} have an answer whose thinking never ended: it counts as no answer",
+    "unparsable": "documents of {task} have a program that does not parse",
+    "doubtful": "documents of {task} have an answer whose number a person could read in another way",
     "unparsed": "documents of {task} have an answer in which the score finds nothing to read",
     "tied": "documents of {task} have a tied vote, which counts as the chance that a fair draw would decide it right",
     "ended": "documents of {task} have code that ran out of its time or wrote too much",
@@ -59,23 +63,34 @@ def of_samples(job: JobConfig, samples: list[Sample]) -> list[Alarm]:
     return found
 
 
-def counts(alarms: Iterable[Alarm], generates: bool) -> dict[str, float]:
-    """`alarms/kind` to the number of documents; the usual kinds are there with 0 too."""
-    usual = dict.fromkeys([*_ALWAYS, *(_GENERATED if generates else ())], 0)
+def counts(alarms: Iterable[Alarm], generates: bool, lm: Backend) -> dict[str, float | None]:
+    """`alarms/kind` to the number of documents; the usual kinds are there with 0 too, or None where nobody counts."""
+    usual: dict[str, int | None] = dict.fromkeys([*_ALWAYS, *(_GENERATED if generates else ())], 0)
+    if not _checks_length(lm):
+        usual["truncated"] = None
+    if generates and not lm.can.reports_endings:
+        usual["capped"] = None
     found = usual | {alarm.kind: alarm.count for alarm in alarms if alarm.total}
-    return {f"alarms/{kind}": float(count) for kind, count in found.items()}
+    return {f"alarms/{kind}": None if count is None else float(count) for kind, count in found.items()}
 
 
-def of_run(job: JobConfig, built: Built, samples: list[Sample], lm: Any, identity: dict[str, Any]) -> list[Alarm]:
-    """Alarms of the run as a whole: dead axes, shots that are not pinned, templates, rounding, a server's seeds."""
-    found = [*_dead(job, built), *_shots(job, built), *_templates(job, identity), *_rounding(job, lm)]
-    if job.model.kind == "server" and job.task.samples > 1 and job.temperature > 0 and len(samples) > 1:
+def _checks_length(lm: Backend) -> bool:
+    return lm.can.counts_tokens and lm.can.knows_length
+
+
+def of_run(job: JobConfig, built: Built, samples: list[Sample], lm: Backend, identity: dict[str, Any]) -> list[Alarm]:
+    """Alarms of the run as a whole: dead axes, shots that are not pinned, templates, what the backend reports."""
+    found = [*_dead(job, built), *_shots(job, built), *_templates(job, identity), *lm.alarms(job)]
+    if not _checks_length(lm):
+        line = f"prompt length unknown, not checked: prompts of {job.task.name} may have been cut"
+        found.append(Alarm("length_unknown", line))
+    if lm.can.seeds is not True and samples_at(job) > 1 and len(samples) > 1:
         texts = [s.responses for s in samples]
         if built.generates and all(len(set(map(str, answers))) == 1 for answers in texts):
             found.append(
                 Alarm(
                     "same_answers",
-                    f"the server gave the same text for all {job.task.samples} samples of every document of "
+                    f"the model gave the same text for all {job.task.samples} samples of every document of "
                     f"{job.task.name}, at temperature {job.temperature:g}: it may ignore the seed",
                 )
             )
@@ -92,9 +107,15 @@ def of_code(how: dict[str, Any]) -> list[Alarm]:
 
 
 def _dead(job: JobConfig, built: Built) -> list[Alarm]:
+    found = [Alarm("idle_setting", line) for line in backends.idle(job)]
     if built.generates:
-        return []
-    found = []
+        if samples_at(job) < job.task.samples:
+            line = (
+                f"at temperature 0 a document of {job.task.name} has one answer: greedy answers are all the same, and "
+                f"task.samples={job.task.samples} is for other temperatures"
+            )
+            found.append(Alarm("greedy_sample", line))
+        return found
     if job.temperature > 0:
         line = f"temperature does not affect {job.task.name}: it compares log-likelihoods, nothing is sampled"
         found.append(Alarm("dead_temperature", line))
@@ -135,24 +156,10 @@ def _templates(job: JobConfig, identity: dict[str, Any]) -> list[Alarm]:
     if always and not (own and not job.prompt.system):
         line = f"the chat template of {model} adds a text of its own to every system prompt: '{always}'"
         found.append(Alarm("template_text", line))
+    if identity.get("template_generation_prompt") is False:
+        line = f"the chat template of {model} does not open the assistant's turn: its answers may begin with anything"
+        found.append(Alarm("template_no_prompt", line))
     if identity.get("template_has_date"):
         line = f"the chat template of {model} can write today's date: its prompts may differ from day to day"
         found.append(Alarm("template_date", line))
-    return found
-
-
-def _rounding(job: JobConfig, lm: Any) -> list[Alarm]:
-    rounding = getattr(lm, "rounding", Rounding())
-    found = []
-    tolerance = max((float(sent.get("tie_tolerance", 0.0)) for sent in getattr(lm, "sent", [])), default=0.0)
-    if rounding.largest > tolerance > 0:
-        line = (
-            f"rounding moved the logits of {job.task.name} by up to {rounding.largest:.2g}, more than the tolerance of "
-            f"{tolerance:g} within which near-ties are decided alone: texts may depend on model.batch_size; "
-            f"model.tie_tolerance={2 * rounding.largest:.2g} or model.dtype=float32 closes this"
-        )
-        found.append(Alarm("rounding", line))
-    if rounding.smallest_batch is not None:
-        line = f"out of memory: the batch went down from {job.model.batch_size} to {rounding.smallest_batch}"
-        found.append(Alarm("memory", line))
     return found

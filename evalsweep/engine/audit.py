@@ -5,12 +5,14 @@ from __future__ import annotations
 import gc
 from collections.abc import Callable
 from dataclasses import asdict, replace
+from typing import Any
 
 import torch
 
 from evalsweep.config import JobConfig
 from evalsweep.engine.evaluate import Evaluation, evaluate
 from evalsweep.engine.models import resident
+from evalsweep.engine.models.backends import acting, kind_of
 from evalsweep.engine.tasks import harness
 from evalsweep.engine.watch import Progress
 from evalsweep.errors import BadInput, first_line
@@ -41,9 +43,9 @@ def audit(job: JobConfig, name: str, progress: Progress) -> Audit:
     return Audit(
         name=name,
         config=redact_tree(asdict(job)),
-        config_hash=config_hash(asdict(job)),
+        config_hash=config_hash(acting(job)),
         metric=itself.headline,
-        score=itself.metrics[itself.headline],
+        score=_score(itself),
         documents=len(itself.samples),
         prompt=prompt,
         tokens=tokens,
@@ -62,13 +64,11 @@ class _Skipped(Exception):
 
 
 def _conditions(job: JobConfig, itself: Evaluation) -> dict[str, Callable[[Progress], Evaluation]]:
-    if job.model.kind == "server":
-        alone = replace(job, model=replace(job.model, num_concurrent=1))
-        one, other = "one request at a time", f"model.num_concurrent={job.model.num_concurrent}"
-    else:
-        alone = replace(job, model=replace(job.model, batch_size=1))
-        one, other = "batch size 1", f"model.batch_size={job.model.batch_size}"
-    same = job.model.num_concurrent if job.model.kind == "server" else job.model.batch_size
+    key = kind_of(job.model).can.together
+    same = getattr(job.model, key)
+    given: dict[str, Any] = {key: 1}
+    alone, other = replace(job, model=replace(job.model, **given)), f"model.{key}={same}"
+    one = "batch size 1" if key == "batch_size" else "one request at a time"
 
     def by_itself(progress: Progress) -> Evaluation:
         if same == 1:
@@ -85,7 +85,7 @@ def _conditions(job: JobConfig, itself: Evaluation) -> dict[str, Callable[[Progr
 
 def _in_float32(job: JobConfig, itself: Evaluation, progress: Progress) -> Evaluation:
     dtype = itself.provenance.get("dtype")
-    if job.model.kind == "server":
+    if "dtype" not in kind_of(job.model).keys:
         raise _Skipped("the server decides")
     if dtype == "float32":
         raise _Skipped("it is what runs already")
@@ -110,11 +110,11 @@ def _check_room(itself: Evaluation) -> None:
 def _as_it_arrives(job: JobConfig, itself: Evaluation) -> tuple[list[int], str]:
     """Ids and text that reach the model for the first document, after any cut; no ids where a server counts them."""
     sample = itself.samples[0]
-    if job.model.kind == "server":
+    lm = resident.load(job).lm  # not kept: in float32 it needs the room
+    if not lm.can.counts_tokens:
         return [], sample.prompt
-    lm = resident.load(job.model, job.seed).lm  # not kept: in float32 it needs the room
-    tokens = list(lm.tok_encode(sample.prompt))[sample.lost.get("tokens", 0) :]
-    return tokens, str(lm.tok_decode(tokens, skip_special_tokens=False))
+    tokens = lm.encode(sample.prompt)[sample.lost.get("tokens", 0) :]
+    return tokens, lm.decode(tokens)
 
 
 def _difference(condition: str, itself: Evaluation, again: Evaluation) -> Difference:
@@ -130,9 +130,13 @@ def _difference(condition: str, itself: Evaluation, again: Evaluation) -> Differ
         scores=sum(x.scores[metric] != y.scores[metric] for x, y in pairs)
         if metric in itself.samples[0].scores
         else None,
-        mean=again.metrics[itself.headline] - itself.metrics[itself.headline],
+        mean=_score(again) - _score(itself),
         largest=None if generated else max(abs(a - b) for a, b in answers),
     )
+
+
+def _score(evaluation: Evaluation) -> float:
+    return float(evaluation.metrics[evaluation.headline] or 0.0)
 
 
 def _told(progress: Progress, condition: str) -> Progress:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import random
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import lm_eval
@@ -14,10 +14,12 @@ from lm_eval.api.instance import Instance
 from lm_eval.api.model import LM
 from lm_eval.tasks import TaskManager
 
-from evalsweep.config import JobConfig, is_code
+from evalsweep.config import JobConfig, samples_at
 from evalsweep.engine import alarms
 from evalsweep.engine.answers import code, scoring
-from evalsweep.engine.models import resident, server
+from evalsweep.engine.benchmarks import scorers
+from evalsweep.engine.models import resident
+from evalsweep.engine.models.backends import Backend
 from evalsweep.engine.tasks import harness
 from evalsweep.engine.tasks.prompts import Prompts
 from evalsweep.engine.watch import Progress, watched
@@ -28,15 +30,20 @@ from evalsweep.record import Alarm, Sample
 
 @dataclass(frozen=True)
 class Evaluation:
-    """What a job found: samples in the order of the documents, `task/metric` to number, and what was really used."""
+    """What a job found: samples in the order of the documents, `task/metric` to number, and what was really used.
+
+    A metric is None where the backend cannot count it. `metric_info` holds bounds, aggregation and direction of the
+    scores by `task/metric`.
+    """
 
     samples: list[Sample]
-    metrics: dict[str, float]
+    metrics: dict[str, float | None]
     headline: str
     decoding: dict[str, Any]
     provenance: dict[str, Any]
     responses_hash: str
     alarms: list[Alarm]
+    metric_info: dict[str, dict[str, Any]]
 
 
 def evaluate(job: JobConfig, progress: Progress, backwards: bool = False) -> Evaluation:
@@ -53,36 +60,37 @@ def evaluate(job: JobConfig, progress: Progress, backwards: bool = False) -> Eva
     progress("reading the task", 0, 1)
     built = harness.build(job)
     progress("loading the model", 0, 1)
-    loaded = resident.load(job.model, job.seed)
-    _check_lengths(built, loaded.lm)
-    _check_tokenizer(built, job)
-    made = {name: Prompts(task, loaded.lm, job.on_truncation) for name, task in built.tasks.items()}
-    with watched(loaded.lm, progress, backwards), server.served(job.model):
-        results = _run(loaded.lm, built, job, system)
+    loaded = resident.load(job)
+    lm, samples_asked = loaded.lm, samples_at(job)
+    thinking_toks = job.model.max_thinking_toks or 0
+    _check_lengths(built, lm, thinking_toks)
+    _check_loglikelihoods(built, lm)
+    made = {name: Prompts(task, lm, job.on_truncation, thinking_toks) for name, task in built.tasks.items()}
+    with watched(lm, progress, backwards):
+        results = _run(lm, built, job, system)
     rounds = [results]
-    if job.task.samples > 1 and built.generates and not is_code(job.task.name):
+    if samples_asked > 1 and built.generates and scorers.scorer_of(job) != scorers.CODE:
         for prompts in made.values():
             prompts.keep()
         rounds = _score_each_answer(built, job, system)
-    samples = scoring.samples(built, results, rounds, made, loaded.lm, job.task)
+    samples = scoring.samples(built, results, rounds, made, lm, job)
     samples, of_code, code_run = code.score(job, built, samples, progress)
-    metrics = scoring.metrics(rounds) | scoring.numeric_metrics(samples) | of_code
+    metrics = scoring.metrics(rounds) | scoring.read_metrics(samples, scorers.scorer_of(job)) | of_code
     alarmed = [
         *alarms.of_code(code_run),
-        *alarms.of_run(job, built, samples, loaded.lm, loaded.identity),
+        *alarms.of_run(job, built, samples, lm, loaded.identity),
         *alarms.of_samples(job, samples),
     ]
-    rounding = asdict(loaded.lm.rounding) if built.generates and job.model.kind != "server" else {}
     return Evaluation(
         samples=samples,
         metrics=metrics
-        | {f"generation/{k}": float(v) for k, v in rounding.items() if k in ("tokens", "near_ties", "flipped")}
-        | alarms.counts(alarmed, built.generates),
+        | ({f"generation/{k}": v for k, v in lm.numbers().items()} if built.generates else {})
+        | alarms.counts(alarmed, built.generates, lm),
         headline=scoring.headline(built, metrics, job.task.metric),
         decoding={
             "greedy": not job.decoding.do_sample,
-            "sent": loaded.lm.sent,
-            "rounding": rounding,
+            "sent": lm.answers.sent,
+            **(lm.details() if built.generates else {}),
             "note": None if built.generates else "log-likelihoods of given choices: no token is generated",
         },
         provenance={
@@ -94,6 +102,7 @@ def evaluate(job: JobConfig, progress: Progress, backwards: bool = False) -> Eva
         },
         responses_hash=value_hash([[s.task, s.doc_id, s.responses] for s in samples]),
         alarms=alarmed,
+        metric_info=scoring.metric_info(built, job, metrics),
     )
 
 
@@ -102,7 +111,7 @@ def _shots_hash(samples: list[Sample]) -> str | None:
     return value_hash(shots) if shots else None
 
 
-def _run(lm: LM, built: harness.Built, job: JobConfig, system: str | None) -> dict[str, Any]:
+def _run(lm: Backend | LM, built: harness.Built, job: JobConfig, system: str | None) -> dict[str, Any]:
     # Not simple_evaluate: it sets the same seeds, but also asks the hub and git about each run, in vain when offline.
     random.seed(job.seed)
     np.random.seed(job.seed)  # noqa: NPY002  lm_eval's tasks draw from the global generator
@@ -150,27 +159,32 @@ def _score_each_answer(built: harness.Built, job: JobConfig, system: str | None)
     job = replace(job, model=replace(job.model, apply_chat_template=False))
     return [
         _run(_Replay({k: v[n] if len(v) > 1 else v[0] for k, v in answers.items()}), built, job, system)
-        for n in range(job.task.samples)
+        for n in range(samples_at(job))
     ]
 
 
-def _check_lengths(built: harness.Built, lm: Any) -> None:
+def _check_lengths(built: harness.Built, lm: Backend, thinking_toks: int) -> None:
+    if lm.max_length is None:
+        return
     for name, task in built.tasks.items():
-        length = (task.config.generation_kwargs or {}).get("max_gen_toks", 0)
+        length = (task.config.generation_kwargs or {}).get("max_gen_toks", 0) + thinking_toks
         if task.OUTPUT_TYPE == "generate_until" and length >= lm.max_length:
+            given = f" and model.max_thinking_toks={thinking_toks}" if thinking_toks else ""
             raise BadInput(
-                f"task.max_gen_toks={length} for {name}",
+                f"task.max_gen_toks={length - thinking_toks}{given} for {name}",
                 f"must be below the model's length of {lm.max_length} tokens, which holds the prompt too",
                 f"task.max_gen_toks={max(1, lm.max_length // 4)}",
             )
 
 
-def _check_tokenizer(built: harness.Built, job: JobConfig) -> None:
-    if job.model.kind == "server" and not job.model.tokenizer:
-        for name, task in built.tasks.items():
-            if task.OUTPUT_TYPE != "generate_until":
-                raise BadInput(
-                    f"model=server task={name}",
-                    "log-likelihoods of a server's answers need its tokenizer, a folder or a hub id",
-                    "model.tokenizer=Qwen/Qwen3-0.6B",
-                )
+def _check_loglikelihoods(built: harness.Built, lm: Backend) -> None:
+    """Refuse tasks that compare log-likelihoods where the backend gives none. Errors: BadInput."""
+    if lm.can.loglikelihoods:
+        return
+    for name, task in built.tasks.items():
+        if task.OUTPUT_TYPE != "generate_until":
+            raise BadInput(
+                f"task={name}",
+                f"compares log-likelihoods, which this model does not give: {lm.can.missing['loglikelihoods']}",
+                "task=sample",
+            )

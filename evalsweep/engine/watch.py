@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from lm_eval.api.instance import Instance
 from lm_eval.api.model import CacheHook
+
+from evalsweep.engine.models.backends import Backend
+from evalsweep.errors import BadInput
 
 Progress = Callable[[str, int, int], None]  # what is being done, how many are done, of how many
 
@@ -37,7 +41,7 @@ _REQUESTS = {
 
 
 @contextmanager
-def watched(lm: Any, progress: Progress, backwards: bool = False) -> Iterator[None]:
+def watched(lm: Backend, progress: Progress, backwards: bool = False) -> Iterator[None]:
     """Tell progress as answers arrive; `backwards` asks in the reverse order of the documents."""
     counter = _Counter(progress)
     wrapped = {name: _counted(getattr(lm, name), what, counter, backwards) for name, what in _REQUESTS.items()}
@@ -56,13 +60,27 @@ def _counted(original: Callable[..., Any], what: str, counter: _Counter, backwar
     def call(requests: list[Instance], *args: Any, **kwargs: Any) -> Any:
         counter.start(what, len(requests))
         if not backwards:
-            return original(requests, *args, **kwargs)
+            return _finite(requests, original(requests, *args, **kwargs))
         order = _reversed(requests)
         answers = original([requests[i] for i in order], *args, **kwargs)
         by_position = dict(zip(order, answers, strict=True))
-        return [by_position[i] for i in range(len(requests))]
+        return _finite(requests, [by_position[i] for i in range(len(requests))])
 
     return call
+
+
+def _finite(requests: list[Instance], answers: list[Any]) -> list[Any]:
+    """Stop at a log-likelihood that is no number. Errors: BadInput that says of which document and choice."""
+    for request, answer in zip(requests, answers, strict=True):
+        value = answer[0] if isinstance(answer, tuple | list) else answer
+        if isinstance(value, float) and not math.isfinite(value):
+            raise BadInput(
+                f"{request.task_name}/{request.doc_id}, choice {request.idx}",
+                f"the model's log-likelihood is {value}: no score can be made of it; the weights may be broken, or "
+                "their dtype too narrow",
+                "model.dtype=float32",
+            )
+    return answers
 
 
 def _reversed(requests: list[Instance]) -> list[int]:

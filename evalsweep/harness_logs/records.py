@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
+from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from typing import Any
 from evalsweep.harness_logs.files import PREFERRED, named, numbers, parts_of, read, tops
 from evalsweep.harness_logs.samples import hashes
 from evalsweep.identity import config_hash, without_seed
+from evalsweep.metrics import of_lm_eval
 from evalsweep.provenance import value_hash
 from evalsweep.record import FINISHED, Record
 from evalsweep.redact import redact_tree
@@ -32,7 +34,9 @@ def read_records(file: Path) -> list[tuple[str, Record]]:
 
 def _record(file: Path, data: Mapping[str, Any], task: str) -> Record:
     about = data["config"]
-    metrics = {f"{task}/{metric}": v for metric, v in numbers(data["results"][task]).items() if math.isfinite(v)}
+    metrics: dict[str, float | None] = {
+        f"{task}/{metric}": v for metric, v in numbers(data["results"][task]).items() if math.isfinite(v)
+    }
     headline = next((f"{task}/{m}" for p in PREFERRED for m in _names(metrics, task) if m.partition(",")[0] == p), None)
     seeds = {
         k: about.get(f"{v}_seed") for k, v in (("generation", "torch"), ("fewshot", "fewshot"), ("python", "random"))
@@ -69,10 +73,28 @@ def _record(file: Path, data: Mapping[str, Any], task: str) -> Record:
         error=None,
         started=float(started) if isinstance(started, int | float) else _time_of(file),
         seconds=float(data.get("total_evaluation_time_seconds") or 0),
+        metric_info=_metric_info(data, task, metrics),
     )
 
 
-def _names(metrics: Mapping[str, float], task: str) -> list[str]:
+def _metric_info(data: Mapping[str, Any], task: str, metrics: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """Give bounds, aggregation and direction of each metric, as far as the results and lm_eval's registry say."""
+    better = (data.get("higher_is_better") or {}).get(task) or {}
+    configs = data.get("configs") or {}
+    listed = [m for part in (task, *parts_of(data, task)) for m in (configs.get(part) or {}).get("metric_list") or []]
+    info = {}
+    for key in metrics:
+        name = key.removeprefix(f"{task}/")
+        bare = name.partition(",")[0]
+        said = next((m for m in listed if isinstance(m, dict) and m.get("metric") == bare), {})
+        aggregation = said.get("aggregation") if isinstance(said.get("aggregation"), str) else None
+        direction = better.get(bare, said.get("higher_is_better"))
+        metric = of_lm_eval(name, aggregation, direction if isinstance(direction, bool) else None)
+        info[key] = {k: v for k, v in asdict(metric).items() if k != "name"}
+    return info
+
+
+def _names(metrics: Mapping[str, Any], task: str) -> list[str]:
     return [name.removeprefix(f"{task}/") for name in metrics]
 
 

@@ -47,18 +47,18 @@ def cell(
     tables: dict[str, Table | None] = {}
     lines: list[str] = []
     for name in first.metrics:
-        values = [r.metrics[name] for _, r in members if is_number(r.metrics.get(name))]
+        values = [v for _, r in members if (v := r.metrics.get(name)) is not None and math.isfinite(v)]
         if len(values) < len(members):
             continue
-        within = _is_share(name) and min(values) >= 0 and max(values) <= 1
-        low, high = (0.0, 1.0) if within else (-math.inf, math.inf)
+        share = first.info(name).is_share
+        low, high = _bounds(first, name, values)
         made, complaints = _table(members, scores, name)
         tables[name] = made
         lines += complaints if name == headline else []
         per_metric[name] = Metric(
             spread(values),
             run_interval(values, identical=identical, bounds=(low, high)),
-            None if made is None or made.reason else _questions(made, name, identical, resampled),
+            None if made is None or made.reason else _questions(made, share, identical, resampled),
         )
     lines += _cut(members, scores)
     main, seen = per_metric[headline], tables[headline]
@@ -74,7 +74,7 @@ def cell(
         runs=tuple(
             Run(
                 r.seeds["generation"],
-                r.metrics[headline],
+                _value(r, headline),
                 d,
                 r.seconds,
                 r.metrics.get("generation/tokens"),
@@ -87,9 +87,9 @@ def cell(
         spread=main.spread,
         interval=interval,
         questions=main.questions or _no_questions(main.spread.mean, seen, members, scores),
-        median=_median([r.metrics[headline] for _, r in members], identical),
-        macro=_macro(seen, headline, identical, resampled),
-        groups=_groups(seen, headline, identical),
+        median=_median([_value(r, headline) for _, r in members], identical),
+        macro=_macro(seen, first.info(headline).is_share, identical, resampled),
+        groups=_groups(seen, first.info(headline).is_share, identical),
         variance=_variance(seen, identical),
         per_metric=per_metric,
         resampled=resampled,
@@ -98,6 +98,24 @@ def cell(
         provenance=first.provenance,
     )
     return made_of, seen, lines
+
+
+def _bounds(record: Record, name: str, values: Sequence[float]) -> tuple[float, float]:
+    """Give the bounds of a run's score: its metric's, unless a score lies outside of them."""
+    low, high = (
+        limit if limit is not None else other for limit, other in zip(record.info(name).bounds, _OPEN, strict=True)
+    )
+    return (low, high) if low <= min(values) and max(values) <= high else _OPEN
+
+
+_OPEN = (-math.inf, math.inf)
+
+
+def _value(record: Record, name: str) -> float:
+    """Give a score that is known to be a number."""
+    value = record.metrics[name]
+    assert value is not None
+    return value
 
 
 def _cut(members: Sequence[Member], scores: Mapping[str, Scores]) -> list[str]:
@@ -119,7 +137,7 @@ def is_resampled(members: Sequence[Member]) -> bool:
 def _table(members: Sequence[Member], scores: Mapping[str, Scores], name: str) -> tuple[Table | None, list[str]]:
     task, _, metric = name.partition("/")
     runs = [
-        Scored(scores[d], r.metrics[name], r.documents)
+        Scored(scores[d], _value(r, name), r.documents)
         for d, r in members
         if d in scores and metric in scores[d].values
     ]
@@ -129,13 +147,13 @@ def _table(members: Sequence[Member], scores: Mapping[str, Scores], name: str) -
     return table(runs, metric)
 
 
-def _questions(made: Table, name: str, identical: bool, resampled: bool) -> Estimate:
+def _questions(made: Table, share: bool, identical: bool, resampled: bool) -> Estimate:
     return new_questions(
         made.scores_DR[:, :1] if identical else made.scores_DR,
         groups_D=np.array(made.groups) if made.grouped else None,
         weights_D=made.weights_D,
         resampled=resampled and not identical,
-        shares=_are_shares(made, name),
+        shares=_are_shares(made, share),
     )
 
 
@@ -162,19 +180,19 @@ def _median(values: Sequence[float], identical: bool) -> Estimate:
     return found
 
 
-def _macro(seen: Table | None, name: str, identical: bool, resampled: bool) -> Estimate | None:
+def _macro(seen: Table | None, share: bool, identical: bool, resampled: bool) -> Estimate | None:
     if seen is None or seen.reason or not seen.grouped:
         return None
-    return _questions(replace(seen, weights_D=macro_weights(seen.groups)), name, identical, resampled)
+    return _questions(replace(seen, weights_D=macro_weights(seen.groups)), share, identical, resampled)
 
 
-def _groups(seen: Table | None, name: str, identical: bool) -> tuple[Group, ...]:
+def _groups(seen: Table | None, share: bool, identical: bool) -> tuple[Group, ...]:
     """Each group by itself, on new questions of the same group."""
     if seen is None or not seen.grouped or len(set(seen.groups)) > MOST_GROUPS:
         return ()
     groups = np.array(seen.groups)
     scores = seen.scores_DR[:, :1] if identical else seen.scores_DR
-    shares = _are_shares(seen, name)
+    shares = _are_shares(seen, share)
     return tuple(
         Group(group, new_questions(scores[groups == group], shares=shares)) for group in dict.fromkeys(seen.groups)
     )
@@ -187,14 +205,6 @@ def _variance(seen: Table | None, identical: bool) -> Variance | None:
     return Variance(float(found.documents), float(found.runs), float(found.rest), found.shares())
 
 
-def _are_shares(made: Table, name: str) -> bool:
-    return _is_share(name) and float(made.scores_DR.min()) >= -CLOSE and float(made.scores_DR.max()) <= 1 + CLOSE
-
-
-def _is_share(metric: str) -> bool:
-    """Whether a metric is a mean of scores that cannot leave [0, 1]."""
-    name = metric.partition("/")[2].partition(",")[0]
-    return name in _SHARES or name.startswith(("pass@", "maj@", "numeric"))
-
-
-_SHARES = ("acc", "acc_norm", "exact_match", "em", "f1", "mc1", "mc2")
+def _are_shares(made: Table, share: bool) -> bool:
+    """Whether scores are shares of a document: their metric's bounds say so, and none lies outside of them."""
+    return share and float(made.scores_DR.min()) >= -CLOSE and float(made.scores_DR.max()) <= 1 + CLOSE

@@ -195,9 +195,9 @@ def _summary_metrics(summary: Summary) -> dict[str, float]:
     return found
 
 
-def _sendable(metrics: Mapping[str, float]) -> dict[str, float]:
+def _sendable(metrics: Mapping[str, float | None]) -> dict[str, float]:
     names = metric_names(metrics)
-    return {names[k]: v for k, v in metrics.items() if math.isfinite(v)}
+    return {names[k]: v for k, v in metrics.items() if v is not None and math.isfinite(v)}
 
 
 def _log_dataset(client: Any, run_id: str, record: Record) -> None:

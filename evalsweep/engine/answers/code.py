@@ -6,7 +6,10 @@ from collections.abc import Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
-from evalsweep.config import JobConfig, is_code
+from evalsweep.config import JobConfig
+from evalsweep.engine.answers.programs import program_of
+from evalsweep.engine.benchmarks import scorers
+from evalsweep.engine.models.backends import kind_of
 from evalsweep.engine.tasks.harness import Built
 from evalsweep.engine.watch import Progress
 from evalsweep.errors import BadInput
@@ -17,21 +20,22 @@ from evalsweep.stats.passk import pass_at_k
 LIMITS = sandbox.Limits()
 EMPTY = sandbox.Verdict(False, "empty completion")
 _ENDED = ("timed out", "too much output")  # reasons with which the sandbox ends a program itself
+_UNPARSABLE = ("SyntaxError", "IndentationError", "TabError")
 
 
 def score(
     job: JobConfig, built: Built, samples: list[Sample], progress: Progress
 ) -> tuple[list[Sample], dict[str, float], dict[str, Any]]:
-    """The samples with their scores and outcomes, metrics by `task/pass@k`, and how the code was run.
+    """Give the samples with their scores and outcomes, metrics by `task/pass@k`, and how the code was run.
 
-    Nothing changes for tasks whose answers are no code. Errors: BadInput where a document has fewer answers than
-    k; sandbox.NoIsolation where the code cannot be shut in.
+    Nothing changes where the scorer is another one. Errors: BadInput where a document has fewer answers than
+    k, or no tests; sandbox.NoIsolation where the code cannot be shut in.
     """
-    if not is_code(job.task.name):
+    if scorers.scorer_of(job) != scorers.CODE:
         return samples, {}, {}
     how = _isolation(job)
-    (task,) = built.tasks.values()
-    programs = [[_program(job.task.name, task.eval_docs[s.doc_id], str(text)) for text in s.responses] for s in samples]
+    sends_begin = kind_of(job.model).can.prompts != "messages"
+    programs = [_programs(built, sample, sends_begin) for sample in samples]
     # the same code is run once: its verdict is the same
     distinct = list(dict.fromkeys(p for of_sample in programs for p in of_sample if p is not None))
     progress("running the code", 0, len(distinct))
@@ -43,7 +47,7 @@ def score(
         )
     )
     outcomes = [[EMPTY if p is None else verdicts[p] for p in of_sample] for of_sample in programs]
-    ks = [k for k in (1, 5, 10) if k <= job.task.samples] if not job.task.k else job.task.k
+    ks = scorers.sizes(job)
     try:
         by_k = {f"pass@{k}": _pass_at(outcomes, k) for k in ks}
     except ValueError as e:
@@ -53,13 +57,25 @@ def score(
             sample,
             scores={name: values[i] for name, values in by_k.items()},
             outcomes=[verdict.reason for verdict in found],
-            flags=sample.flags + (["ended"] if any(v.reason.startswith(_ENDED) for v in found) else []),
+            flags=sample.flags + _flags(found),
         )
         for i, (sample, found) in enumerate(zip(samples, outcomes, strict=True))
     ]
     metrics = {f"{built.name}/{name}": sum(values) / len(values) for name, values in by_k.items()}
     metrics[f"{built.name}/answers_scored"] = float(sum(map(len, outcomes)))
     return scored, metrics, {"code_isolation": how, "code_limits": asdict(LIMITS)}
+
+
+def _programs(built: Built, sample: Sample, sends_begin: bool) -> list[sandbox.Program | None]:
+    task = built.tasks[sample.task]
+    document = task.eval_docs[sample.doc_id]
+    begun = str(task.resolve_field(document, task.config.gen_prefix) or "") if sends_begin else ""
+    return [program_of(document, str(text), begun) for text in sample.responses]
+
+
+def _flags(found: Sequence[sandbox.Verdict]) -> list[str]:
+    flags = ["ended"] if any(v.reason.startswith(_ENDED) for v in found) else []
+    return flags + (["unparsable"] if any(v.reason.startswith(_UNPARSABLE) for v in found) else [])
 
 
 def _isolation(job: JobConfig) -> str:
@@ -69,15 +85,6 @@ def _isolation(job: JobConfig) -> str:
         if job.task.unsafe_code == "allow":
             return "none"
         raise  # preflight has refused it in a line
-
-
-def _program(task: str, doc: dict[str, Any], text: str) -> sandbox.Program | None:
-    """The answer as a program; None where it is empty."""
-    if task == "humaneval_instruct":
-        text = text.partition("```")[0]  # the code block's end
-    if not text.strip():
-        return None
-    return sandbox.Program(doc["prompt"] + text, doc["entry_point"], doc["test"], doc["prompt"])
 
 
 def _pass_at(outcomes: Sequence[Sequence[sandbox.Verdict]], k: int) -> list[float]:

@@ -10,6 +10,7 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 
 # A model that does not stop goes on to ask itself the next question.
@@ -38,6 +39,21 @@ _PART = re.compile(
 )
 _SUM = re.compile(r"\d\s*[*x\u00d7\u00b7+]\s*[$€£¥₹]?\d")
 _PART_BEFORE = re.compile(r"(?:\d\s?[-\u2013\u2014]\s?[$€£¥₹]?|\d\s?to\s[$€£¥₹]?)$")
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What was read from an answer."""
+
+    number: Fraction | None
+    text: str
+    start: int
+    end: int
+    doubt: str | None
+
+
+def read(text: str) -> Reading:
+    return Reading(number_of(text), "", -1, -1, None)
 
 
 def number_of(text: str) -> Fraction | None:

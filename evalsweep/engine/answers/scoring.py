@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
-from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Any
 
-from evalsweep.config import NUMERIC, TaskConfig, is_numeric
-from evalsweep.engine.answers.numeric import number_of, vote
+from lm_eval.api.group import Group
+from lm_eval.api.registry import AGGREGATION_REGISTRY
+
+from evalsweep.config import JobConfig, samples_at
+from evalsweep.engine.answers.reading import READERS, scores_of
+from evalsweep.engine.benchmarks import scorers
+from evalsweep.engine.models.backends import Backend
 from evalsweep.engine.models.requests import CAPPED
 from evalsweep.engine.tasks.harness import Built
 from evalsweep.engine.tasks.prompts import Prompts
 from evalsweep.errors import BadInput
+from evalsweep.metrics import Metric, of_lm_eval
 from evalsweep.provenance import text_hash
 from evalsweep.record import Sample, group_of
-from evalsweep.stats.majk import maj_at_k
 
-FLEXIBLE = "exact_match,flexible-extract"  # lm_eval's own score of GSM8K that reads the last number
+FLEXIBLE = "exact_match,flexible-extract"  # lm_eval's own score of numbers, which reads the last one
 
 
 def metrics(rounds: list[dict[str, Any]]) -> dict[str, float]:
@@ -37,23 +41,53 @@ def metrics(rounds: list[dict[str, Any]]) -> dict[str, float]:
     return {name: mean for name, mean in means.items() if math.isfinite(mean)}
 
 
-def numeric_metrics(samples: list[Sample]) -> dict[str, float]:
-    """evalsweep's own scores of GSM8K, by task.
+def read_metrics(samples: list[Sample], scorer: str) -> dict[str, float]:
+    """Give the metrics of answers that were read, by task: means over documents.
 
-    Shares: of answers whose number is right, of answers that give none, of documents on which the score and lm_eval's
-    flexible pattern disagree, and, of several answers, of documents whose majority is right (`maj@n`).
+    They are the shares of answers that are right, that give nothing to read, that are doubtful, of documents on which
+    the score of numbers and lm_eval's flexible pattern disagree, and of documents whose majority is right (`maj@n`).
     """
     found: dict[str, list[float]] = {}
     for sample in samples:
-        if NUMERIC not in sample.scores:
+        if scorer not in READERS or scorer not in sample.scores:
             continue
-        silent = sum(number_of(text) is None for text in sample.responses) / len(sample.responses)
-        differs = sample.scores[NUMERIC] != sample.scores.get(FLEXIBLE, sample.scores[NUMERIC])
-        votes = {k: v for k, v in sample.scores.items() if k.startswith("maj@")}
-        values = {NUMERIC: sample.scores[NUMERIC], "numeric_no_number": silent, "numeric_disagrees": float(differs)}
-        for name, value in (values | votes).items():
+        n = len(sample.readings)
+        silent = sum(reading is None for reading in sample.readings) / n
+        values = {scorer: sample.scores[scorer]}
+        if scorer == scorers.NUMERIC:
+            doubtful = sum(bool(reading and reading["doubt"]) for reading in sample.readings) / n
+            differs = sample.scores[scorer] != sample.scores.get(FLEXIBLE, sample.scores[scorer])
+            values |= {"numeric_no_number": silent, "numeric_doubtful": doubtful, "numeric_disagrees": float(differs)}
+        else:
+            values[f"{scorer}_unread"] = silent
+        values |= {k: v for k, v in sample.scores.items() if k.startswith("maj@")}
+        for name, value in values.items():
             found.setdefault(f"{sample.task}/{name}", []).append(value)
     return {name: sum(values) / len(values) for name, values in found.items()}
+
+
+def metric_info(built: Built, job: JobConfig, found: dict[str, float]) -> dict[str, dict[str, Any]]:
+    """Give bounds, aggregation and direction of each metric, from the scorer, the task and lm_eval's registry."""
+    own = {metric.name: metric for metric in scorers.metrics(job)}
+    info = {}
+    for key in found:
+        task, _, name = key.partition("/")
+        metric = own.get(name) or _of_task(built, task, name)
+        info[key] = {k: v for k, v in asdict(metric).items() if k != "name"}
+    return info
+
+
+def _of_task(built: Built, task: str, name: str) -> Metric:
+    bare = name.partition(",")[0]
+    if task not in built.tasks and isinstance(built.root, Group):
+        parts = [_of_task(built, leaf, name) for leaf in built.tasks]
+        # a group's score is the mean of its tasks' scores: of the same bounds and direction, where all agree on them
+        return parts[0] if all(part == parts[0] for part in parts) else Metric(name, (None, None), None, None)
+    leaf = built.tasks.get(task)
+    aggregation = getattr(leaf, "_aggregation_list", {}).get(bare)
+    named = next((n for n, f in AGGREGATION_REGISTRY.items() if f is aggregation), None) if aggregation else None
+    better = getattr(leaf, "_higher_is_better", {}).get(bare)
+    return of_lm_eval(name, named or getattr(aggregation, "__name__", None), better)
 
 
 def headline(built: Built, found: dict[str, float], metric: str | None) -> str:
@@ -74,10 +108,10 @@ def samples(
     results: dict[str, Any],
     rounds: list[dict[str, Any]],
     made: dict[str, Prompts],
-    lm: Any,
-    wanted: TaskConfig,
+    lm: Backend,
+    job: JobConfig,
 ) -> list[Sample]:
-    """One sample a document, in order.
+    """Give one sample a document, in order.
 
     Args:
         built: the tasks that were run.
@@ -85,9 +119,10 @@ def samples(
         rounds: lm_eval's results for the first answers, the second answers, and so on; scores are means over them.
         made: how the prompts of each task came about.
         lm: the model, which knows how its answers came to their end.
-        wanted: how many answers to a document were asked for, and the sizes of votes.
+        job: how many answers to a document were asked for, and how they are scored.
     """
     found = []
+    reader = READERS.get(scorers.scorer_of(job))
     for name, task in built.tasks.items():
         scores: dict[int, dict[str, list[float]]] = {}
         unparsed: set[int] = set()
@@ -103,8 +138,14 @@ def samples(
                 continue  # lm_eval repeats the row for each filter
             seen.add(row["doc_id"])
             prompt = made[name].made[row["doc_id"]]
-            numeric, flags = _numeric(name, row, wanted.k)
-            if row["doc_id"] in unparsed and not is_numeric(name):
+            own: dict[str, float] = {}
+            flags: list[str] = []
+            readings: list[Any] = []
+            if reader is not None and task.OUTPUT_TYPE == "generate_until":
+                read = reader(str(row["target"]), list(map(str, row["resps"][0])))
+                own, flags = scores_of(scorers.scorer_of(job), read, scorers.sizes(job))
+                readings = read.readings
+            elif row["doc_id"] in unparsed:
                 flags.append("unparsed")
             found.append(
                 Sample(
@@ -116,43 +157,36 @@ def samples(
                     shots=prompt.shots,
                     target=_target(task, row),
                     responses=_responses(task, row),
-                    scores={m: sum(v) / len(v) for m, v in scores.get(row["doc_id"], {}).items()} | numeric,
-                    flags=[*prompt.flags, *flags, *_answer_flags(task, row, lm, wanted.samples)],
+                    scores={m: sum(v) / len(v) for m, v in scores.get(row["doc_id"], {}).items()} | own,
+                    flags=[*prompt.flags, *flags, *_answer_flags(task, row, lm, samples_at(job))],
                     lost=prompt.lost,
-                    group=group_of(row["doc"], wanted.group_by),
+                    group=group_of(row["doc"], job.task.group_by),
+                    thinking=_thinking(task, row, lm),
+                    readings=readings,
                 )
             )
     return found
 
 
-def _numeric(task: str, row: dict[str, Any], sizes: Sequence[int]) -> tuple[dict[str, float], list[str]]:
-    """The scores of written numbers, and the flags that go with them."""
-    if not is_numeric(task):
-        return {}, []
-    target = number_of(str(row["target"]))
-    answers = [number_of(str(text)) for text in row["resps"][0]]
-    scores = {NUMERIC: sum(answer is not None and answer == target for answer in answers) / len(answers)}
-    flags = ["unparsed"] if None in answers else []
-    if len(answers) > 1:
-        scores[f"maj@{len(answers)}"], tied = vote(answers, target)
-        flags += ["tied"] if tied else []
-        others = Counter(answer for answer in answers if answer not in (None, target))
-        right, silent = answers.count(target) if target is not None else 0, answers.count(None)
-        for k in sizes:
-            if k < len(answers):
-                scores[f"maj@{k}"] = maj_at_k(right, list(others.values()), k, silent)
-    return scores, flags
+def _thinking(task: Any, row: dict[str, Any], lm: Backend) -> list[str]:
+    """Give the thinking part of each answer; an empty list where no answer has one."""
+    if task.OUTPUT_TYPE != "generate_until":
+        return []
+    keys = [(str(task.task_name), row["doc_id"], n) for n in range(len(row["resps"][0]))]
+    found = [lm.answers.thinking.get(key, "") for key in keys]
+    return found if any(found) else []
 
 
-def _answer_flags(task: Any, row: dict[str, Any], lm: Any, asked: int) -> list[str]:
+def _answer_flags(task: Any, row: dict[str, Any], lm: Backend, asked: int) -> list[str]:
     if task.OUTPUT_TYPE != "generate_until":
         return []
     texts = list(map(str, row["resps"][0]))
     name = str(task.task_name)
     flags = ["few_answers"] if len(texts) < asked else []
     flags += ["empty"] if any(not text.strip() for text in texts) else []
-    ends = [lm.ended.get((name, row["doc_id"], n)) for n in range(len(texts))]
-    return flags + (["capped"] if CAPPED in ends else [])
+    keys = [(name, row["doc_id"], n) for n in range(len(texts))]
+    flags += ["unfinished_thinking"] if lm.answers.unfinished.intersection(keys) else []
+    return flags + (["capped"] if CAPPED in map(lm.answers.endings.get, keys) else [])
 
 
 def _flat(value: Any) -> list[Any]:

@@ -2,68 +2,181 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+import json
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import torch
 from lm_eval.api.instance import Instance
-from lm_eval.api.model import LM
 from lm_eval.models.huggingface import HFLM
-from lm_eval.models.utils import postprocess_generated_text
 from transformers.models.auto.tokenization_auto import get_tokenizer_config
+from transformers.quantizers import AutoQuantizationConfig
 
-from evalsweep.config import DecodingConfig, ModelConfig
+from evalsweep.config import DecodingConfig, JobConfig, ModelConfig
 from evalsweep.engine.models import embedded
+from evalsweep.engine.models.backends import Capabilities, Loaded, kind_of
 from evalsweep.engine.models.draw import TOLERANCE, TOLERANCE_16_BITS, WARPERS, Settings
 from evalsweep.engine.models.generation import Generator, Rounding
 from evalsweep.engine.models.noise import STREAM
-from evalsweep.engine.models.requests import ENDED, Request, sample_numbers
-from evalsweep.engine.models.template import own_system_text
+from evalsweep.engine.models.requests import ENDED, Answers, Request, sample_numbers
+from evalsweep.engine.models.template import Template
+from evalsweep.engine.models.text import Detokenizer, cut
+from evalsweep.engine.models.thinking import quiet_regions
 from evalsweep.errors import BadInput, first_line
 from evalsweep.provenance import files_hash, value_hash
+from evalsweep.record import Alarm
 
 # A fixed number, not a share of what is free: the batches, and with them the rounding, depend on the prompts alone.
 LOGITS_BYTES = 2 * 2**30
 
 
+@dataclass
+class Report:
+    """What loading says of the weights of a checkpoint."""
+
+    unexpected: tuple[str, ...] = ()
+
+
 class _Whole:
     """A model class of transformers whose missing weights are an error: transformers itself fills them at random."""
 
-    def __init__(self, auto: Any) -> None:
+    def __init__(self, auto: Any, report: Report) -> None:
         self.auto = auto
+        self.report = report
 
     def from_pretrained(self, *args: Any, **kwargs: Any) -> Any:
-        model, report = self.auto.from_pretrained(*args, output_loading_info=True, **kwargs)
-        missing = sorted(report["missing_keys"])
+        model, loading = self.auto.from_pretrained(*args, output_loading_info=True, **kwargs)
+        missing = sorted(loading["missing_keys"])
         if missing:
             raise OSError(f"{len(missing)} weights are missing, {missing[0]} first")
+        self.report.unexpected = tuple(sorted(loading["unexpected_keys"]))
         return model
 
 
 class Transformers(HFLM):
     """lm_eval's model, with answers that do not depend on their batch, and batches that shrink as prompts grow.
 
-    lm_eval keeps the logits of every position of a batch: 32 five-shot MMLU prompts of 2,000 tokens over a vocabulary
+    lm_eval keeps the logits of every position of a batch: 32 five-shot prompts of 2,000 tokens over a vocabulary
     of 49,152 are 12.6 GB in float32, and twice that with their log-softmax. Here one copy stays below `LOGITS_BYTES`.
-
-    `seed` and `tolerance` (None: by dtype) are the job's. `sent` and `ended` tell of the last run: the distinct
-    generation settings, and how the n-th answer of a task's document came to its end.
     """
 
     batch_size_per_gpu: int
     AUTO_MODEL_CLASS: Any
-    seed: int = 0
-    tolerance: float | None = None
+    can: Capabilities
+    answers: Answers
+    template: Template
     _checked: bool = False  # that the model's batches agree with its rows alone
     declares_bos: bool = False  # whether the tokenizer's configuration says that it puts a begin token
 
-    def begin(self, seed: int, batch_size: int, tolerance: float | None) -> None:
-        """Get ready for a job."""
-        self.seed, self.batch_size_per_gpu, self.tolerance = seed, batch_size, tolerance
-        self.sent: list[dict[str, Any]] = []
-        self.ended: dict[tuple[str, int, int], str] = {}
+    def __init__(self, quantization: dict[str, Any] | None = None, **kwargs: Any) -> None:
+        self.quantization = quantization
+        self.loading = Report()
+        super().__init__(**kwargs)
+        self.text = Detokenizer(self.tokenizer)
+
+    def begin(self, job: JobConfig) -> dict[str, Any]:
+        """Get ready for a job; see `backends.Backend`."""
+        model = job.model
+        self.seed, self.batch_size_per_gpu, self.tolerance = job.seed, model.batch_size, model.tie_tolerance
+        self.thinking_toks = model.max_thinking_toks or 0
+        self.answers = Answers(model.thinking)
         self.rounding = Rounding()
+        self.template = Template(self.tokenizer, model.template_args, job.prompt.placement)
+        self._differs = 0
+        if model.apply_chat_template:
+            if not self.template.source:
+                raise BadInput(
+                    "model.apply_chat_template=true", f"{model.pretrained or model.name} has no chat template"
+                )
+            self.template.check_system(job.prompt.system, model.pretrained or model.name)
+        return self.template.identity()
+
+    def encode(self, text: str) -> list[int]:
+        """Give the token ids that a prompt is sent as."""
+        return list(self.tok_encode(text))
+
+    def decode(self, tokens: Any) -> str:
+        """Give the text of token ids, special tokens included."""
+        return str(self.tok_decode(tokens, skip_special_tokens=False))
+
+    def begin_token(self) -> tuple[int | None, bool]:
+        """Give the begin token, and whether the tokenizer puts one before a text, or declares that it does."""
+        bos = self.tokenizer.bos_token_id
+        # said in its configuration (which transformers does not always heed), or done
+        puts_one = list(self.tokenizer("a")["input_ids"])[:1] == [bos]
+        return bos, bos is not None and (puts_one or self.declares_bos)
+
+    def numbers(self) -> dict[str, float | None]:
+        """Report the tokens that were generated and the near-ties among them."""
+        return {k: float(getattr(self.rounding, k)) for k in ("tokens", "near_ties", "flipped")}
+
+    def details(self) -> dict[str, Any]:
+        """Report what was seen of rounding."""
+        return {"rounding": asdict(self.rounding)}
+
+    def alarms(self, job: JobConfig) -> list[Alarm]:
+        """Report rounding beyond its tolerance, memory that ran out, weights that were left out, tokens that differ."""
+        found = []
+        tolerance = max((float(sent.get("tie_tolerance", 0.0)) for sent in self.answers.sent), default=0.0)
+        if self.rounding.largest > tolerance > 0:
+            line = (
+                f"rounding moved the logits of {job.task.name} by up to {self.rounding.largest:.2g}, more than the "
+                f"tolerance of {tolerance:g} within which near-ties are decided alone: texts may depend on "
+                f"model.batch_size; model.tie_tolerance={2 * self.rounding.largest:.2g} or model.dtype=float32 closes "
+                "this"
+            )
+            found.append(Alarm("rounding", line))
+        if self.rounding.smallest_batch is not None:
+            line = f"out of memory: the batch went down from {job.model.batch_size} to {self.rounding.smallest_batch}"
+            found.append(Alarm("memory", line))
+        if self.loading.unexpected:
+            names = self.loading.unexpected
+            line = f"{len(names)} weights of the checkpoint are not in the model and were left out, {names[0]} first"
+            found.append(Alarm("unexpected_weights", line))
+        if self._differs:
+            line = (
+                f"the prompts of {job.task.name} reach the model with other tokens than the chat template gives: "
+                f"{self._differs} differ in the first one; often it is a begin token (BOS) that the tokenizer adds"
+            )
+            found.append(Alarm("template_tokens", line))
+        return found
+
+    def apply_chat_template(self, chat_history: list[dict[str, str]], add_generation_prompt: bool = True) -> str:
+        """Render a conversation. lm_eval's own method drops a system prompt that the template refuses."""
+        return self.template.render(chat_history, add_generation_prompt)
+
+    def tok_encode(self, string: str, add_special_tokens: bool | None = None, **kwargs: Any) -> list[int]:
+        if add_special_tokens is None and self.prefix_token_id is None:  # lm_eval's method decodes it
+            return list(self.tokenizer.encode(string))
+        tokens: list[int] = super().tok_encode(string, add_special_tokens, **kwargs)
+        return tokens
+
+    def loglikelihood(self, requests: list[Instance], disable_tqdm: bool = False) -> list[tuple[float, bool]]:
+        if self.prefix_token_id is None and any(not request.args[0] for request in requests):
+            raise self._no_prefix()
+        self._compare_tokens([str(request.args[0]) for request in requests[:1]])
+        answers: list[tuple[float, bool]] = super().loglikelihood(requests, disable_tqdm=disable_tqdm)
+        return answers
+
+    def loglikelihood_rolling(self, requests: list[Instance], disable_tqdm: bool = False) -> list[float]:
+        if self.prefix_token_id is None:
+            raise self._no_prefix()
+        answers: list[float] = super().loglikelihood_rolling(requests, disable_tqdm=disable_tqdm)
+        return answers
+
+    def _no_prefix(self) -> BadInput:
+        return BadInput(
+            "the model's tokenizer",
+            "has neither a begin nor an end token, so that nothing stands before the first token of a text",
+            "model.tokenizer=DIR, a tokenizer with a begin token",
+        )
+
+    def _compare_tokens(self, prompts: list[str]) -> None:
+        """Compare the first prompt, as it is sent, with the tokens that the chat template itself gives."""
+        sent = self.template.sent
+        if prompts and sent and prompts[0] == sent[2]:
+            self._differs = self.template.token_difference(self.encode(prompts[0]))
 
     def generate_until(self, requests: list[Instance], disable_tqdm: bool = False) -> list[str]:
         answers = [""] * len(requests)
@@ -79,10 +192,20 @@ class Transformers(HFLM):
             for i in positions:
                 prompt = requests[i].args[0]
                 if prompt not in tokens:
-                    tokens[prompt] = tuple(self.tok_encode(prompt)) or (self.prefix_token_id,)
-                wanted.append(Request(prompt, tokens[prompt][-longest:], samples[i], i))
+                    tokens[prompt] = self._prompt_tokens(prompt)
+                opened = self.template.opens_thinking(prompt, self.answers.tags)
+                wanted.append(Request(prompt, tokens[prompt][-longest:], samples[i], i, opened))
+            self._compare_tokens([requests[i].args[0] for i in positions if requests[i].doc_id == 0][:1])
             self._generate(wanted, settings, requests, answers)
         return answers
+
+    def _prompt_tokens(self, prompt: str) -> tuple[int, ...]:
+        tokens = tuple(self.encode(prompt))
+        if tokens:
+            return tokens
+        if self.prefix_token_id is None:
+            raise self._no_prefix()
+        return (self.prefix_token_id,)
 
     def _generate(
         self, wanted: list[Request], settings: Settings, requests: list[Instance], answers: list[str]
@@ -90,24 +213,33 @@ class Transformers(HFLM):
         def tell(request: Request, new: list[int], ended: str) -> None:
             instance = requests[request.position]
             shown = new[:-1] if ended == ENDED else new  # an end token need not be one that decoding leaves out
-            text = postprocess_generated_text(self.tok_decode(shown), list(settings.stop), None)
-            answers[request.position] = text
-            self.ended[instance.task_name, instance.doc_id, request.sample] = ended
-            self.cache_hook.add_partial("generate_until", instance.args, text)
+            text = self._text(request, shown, settings)
+            answers[request.position] = self.answers.keep(instance, request.sample, text, ended, request.opened)
+            self.cache_hook.add_partial("generate_until", instance.args, answers[request.position])
 
-        generator = Generator(self.model, self._with_special_tokens, self.tokenizer.pad_token_id, self.rounding)
+        pad = self.tokenizer.pad_token_id
+        generator = Generator(self.model, self.text.marked, 0 if pad is None else pad, self.rounding)
         if not self._checked:
-            generator.check(self.tok_encode("The quick brown fox jumps over the lazy dog. Answer: 12"))
+            generator.check(self.encode("The quick brown fox jumps over the lazy dog. Answer: 12"))
             self._checked = True
         generator.generate(wanted, settings, self.batch_size_per_gpu, tell)
 
-    def _with_special_tokens(self, tokens: list[int]) -> str:
-        return str(self.tok_decode(tokens, skip_special_tokens=False))
+    def _text(self, request: Request, new: list[int], settings: Settings) -> str:
+        """Give an answer up to its first stop string; tags that are special tokens are kept, others are not."""
+        special = self.tokenizer.all_special_tokens
+        if not set(self.answers.tags) & set(special):
+            text = self.text.plain(request.tokens, new)
+        else:
+            text = self.text.marked(request.tokens, new)
+            for mark in set(special) - set(self.answers.tags):
+                text = text.replace(mark, "")
+        return cut(text, settings.stop, lambda said: settings.quiet(said, request.opened))
 
     def _settings(self, asked: dict[str, Any]) -> Settings:
-        """The settings of a request, each of which acts or is refused; noted in `sent`."""
+        """Make the settings of a request, each of which acts or is refused; note them as sent."""
         asked = dict(asked)
         stop = [asked["until"]] if isinstance(asked["until"], str) else list(asked["until"] or [])
+        fences = not asked.pop("stop_in_fences", True)
         neutral = {**asdict(DecodingConfig()), "temperature": 0.0, "max_gen_toks": 0, "until": []}
         if unknown := sorted(set(asked) - set(neutral)):
             raise BadInput(f"generation setting {unknown[0]}", "is not one that evalsweep's generator has")
@@ -115,29 +247,36 @@ class Transformers(HFLM):
         ends = {self.eot_token_id, *(ends if isinstance(ends, list) else [ends])} - {None}
         default = TOLERANCE.get(self.model.dtype, TOLERANCE_16_BITS)
         warpers = {k: v for k, v in asked.items() if k in WARPERS and v != neutral[k]}
+        end_text = [] if self.eot_token_id is None else [self.decode(self.eot_token_id)]
+        tags = self.answers.tags
         settings = Settings(
             seed=self.seed,
             temperature=float(asked["temperature"]) if asked["do_sample"] else 0.0,
-            max_gen_toks=int(asked["max_gen_toks"]),
-            stop=tuple(dict.fromkeys([*filter(None, stop), self.tok_decode(self.eot_token_id, False)])),
+            max_gen_toks=int(asked["max_gen_toks"]) + self.thinking_toks,
+            stop=tuple(dict.fromkeys([*filter(None, stop), *end_text])),
             end_tokens=frozenset(ends),
             tolerance=default if self.tolerance is None else self.tolerance,
             warpers=warpers,
+            quiet=lambda text, opened: quiet_regions(text, tags, opened, fences),
         )
-        sent = {
-            **{k: v for k, v in asked.items() if k != "until"},
-            "stop": list(settings.stop),
-            "end_tokens": sorted(settings.end_tokens),
-            "tie_tolerance": settings.tolerance,
-            "sampler": STREAM if settings.temperature else "greedy",
-        }
-        if sent not in self.sent:
-            self.sent.append(sent)
+        self.answers.note_sent(
+            {
+                **{k: v for k, v in asked.items() if k != "until"},
+                **({"max_thinking_toks": self.thinking_toks} if self.thinking_toks else {}),
+                "stop": list(settings.stop),
+                **({"stop_in_fences": False} if fences else {}),
+                "end_tokens": sorted(settings.end_tokens),
+                "tie_tolerance": settings.tolerance,
+                "sampler": STREAM if settings.temperature else "greedy",
+            }
+        )
         return settings
 
     def _create_model(self, *args: Any, **kwargs: Any) -> None:
+        if self.quantization:
+            kwargs["quantization_config"] = AutoQuantizationConfig.from_dict(self.quantization)
         auto: Any = self.AUTO_MODEL_CLASS
-        self.AUTO_MODEL_CLASS = _Whole(auto)
+        self.AUTO_MODEL_CLASS = _Whole(auto, self.loading)
         try:
             super()._create_model(*args, **kwargs)
         finally:
@@ -190,18 +329,24 @@ def device_of(model: ModelConfig) -> str:
     return model.device
 
 
-def load(model: ModelConfig) -> tuple[LM, dict[str, Any]]:
-    """The model, and who it is.
+def load(job: JobConfig) -> Loaded:
+    """Load the model of a job.
 
     Errors: BadInput, one line, for whatever cannot be loaded whole.
     """
-    source = _embedded() if model.kind == "embedded" else str(model.pretrained)
+    model = job.model
+    source = str(model.pretrained) if kind_of(model).required else _embedded()
     path = Path(source).expanduser()
     local = path.is_dir()
+    adapter = _adapter(model, path if local else None)
     device = device_of(model)
     dtype = ("bfloat16" if device.startswith("cuda") else "float32") if model.dtype == "auto" else model.dtype
+    given = {k: v for k, v in model.args.items() if k != "quantization_config"}
+    if model.attn_implementation:
+        given["attn_implementation"] = model.attn_implementation
     try:
         lm = Transformers(
+            quantization=model.args.get("quantization_config"),
             pretrained=str(path) if local else source,
             revision=model.revision or "main",
             tokenizer=str(Path(model.tokenizer).expanduser()) if model.tokenizer else None,
@@ -211,29 +356,70 @@ def load(model: ModelConfig) -> tuple[LM, dict[str, Any]]:
             max_length=model.max_length,
             parallelize=model.parallelize,
             trust_remote_code=model.trust_remote_code,
+            gguf_file=model.gguf_file,
+            peft=adapter,
+            **given,
         )
-    except Exception as e:  # transformers, safetensors and the hub raise dozens of types; each ends as one line
+    except Exception as e:  # transformers, safetensors, peft and the hub raise dozens of types; each ends as one line
         raise _refusal(source, local, model, e) from e
     _forget_generation_config(lm)
+    lm.can = replace(kind_of(model).can)
     lm.declares_bos = get_tokenizer_config(lm.tokenizer.name_or_path).get("add_bos_token") is True
-    template = getattr(lm.tokenizer, "chat_template", None)
+    config = lm.model.config
     identity = {
-        "model": model.name if model.kind == "embedded" else source,
-        "model_revision": None if local else getattr(lm.model.config, "_commit_hash", None) or model.revision,
-        "model_hash": files_hash(p for p in path.iterdir() if p.is_file()) if local else None,
+        "model": source if kind_of(model).required else model.name,
+        "model_revision": None if local else getattr(config, "_commit_hash", None) or model.revision,
+        "model_hash": folder_hash(path) if local else None,
         "model_parameters": lm.model.num_parameters(),
+        "adapter": model.adapter,
+        "adapter_hash": folder_hash(Path(adapter)) if adapter and Path(adapter).is_dir() else None,
+        "quantization": _quantization(config),
+        "attn_implementation": getattr(config, "_attn_implementation", None),
+        "model_args": model.args or None,
         "dtype": str(lm.model.dtype).removeprefix("torch."),
         "device": str(lm.device),
         "max_length": lm.max_length,
-        "chat_template_hash": value_hash(template) if template else None,
-        **(own_system_text(lm.tokenizer) if template else {}),
         "tokenizer_hash": value_hash(lm.tokenizer.get_vocab()),
         "cuda": torch.version.cuda,
     }
-    return lm, identity
+    return Loaded(lm, identity)
+
+
+def folder_hash(folder: Path) -> str:
+    """Hash the names and the content of the files of a folder."""
+    return files_hash(p for p in folder.iterdir() if p.is_file())
+
+
+def _quantization(config: Any) -> Any:
+    found: Any = getattr(config, "quantization_config", None)
+    found = found.to_dict() if hasattr(found, "to_dict") else found
+    return json.loads(json.dumps(found, default=str)) if found else None
+
+
+def _adapter(model: ModelConfig, folder: Path | None) -> str | None:
+    """Give the adapter to load, as a folder or a hub id.
+
+    Errors: BadInput where the model's own folder holds an adapter: transformers would load another base in its place.
+    """
+    if folder is not None and (folder / "adapter_config.json").is_file():
+        base = json.loads((folder / "adapter_config.json").read_text()).get("base_model_name_or_path") or "BASE"
+        whole = any(folder.glob("model*.safetensors")) or any(folder.glob("pytorch_model*.bin"))
+        what = "an adapter beside full weights, and transformers would load neither as it is" if whole else "an adapter"
+        raise BadInput(
+            f"model.pretrained={model.pretrained}",
+            f"the folder holds {what}; name the full model, and the folder of the adapter alone",
+            f"model.pretrained={base} model.adapter={folder}",
+        )
+    if model.adapter is None:
+        return None
+    path = Path(model.adapter).expanduser()
+    if path.is_dir() and not (path / "adapter_config.json").is_file():
+        raise BadInput(f"model.adapter={model.adapter}", "the folder holds no adapter_config.json")
+    return str(path) if path.is_dir() else model.adapter
 
 
 def _embedded() -> str:
+    """Find the embedded model, converted on its first use."""
     try:
         return embedded.locate()
     except OSError as e:
@@ -260,6 +446,8 @@ def _refusal(source: str, local: bool, model: ModelConfig, error: Exception) -> 
         chain.append(cause)
     names = {type(e).__name__ for e in chain}
     given = f"model.pretrained={source}"
+    if isinstance(error, ImportError):
+        return BadInput(given, f"needs a package that is not installed ({first_line(error)})")
     if isinstance(error, torch.cuda.OutOfMemoryError):
         return BadInput(given, "does not fit on the GPU", "model.parallelize=true or model.dtype=bfloat16")
     if local:

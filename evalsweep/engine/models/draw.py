@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -32,7 +32,11 @@ WARPERS: dict[str, Any] = {
 
 @dataclass(frozen=True)
 class Settings:
-    """What decides an answer besides the model and the request; `warpers` are transformers' own, by their names."""
+    """What decides an answer besides the model and the request.
+
+    `warpers` are transformers' own, by their names; `quiet` gives the regions of an answer's text in which stop strings
+    do not count, told whether the prompt has opened the thinking part.
+    """
 
     seed: int
     temperature: float  # 0: greedy
@@ -41,6 +45,7 @@ class Settings:
     end_tokens: frozenset[int]
     tolerance: float
     warpers: dict[str, Any] = field(default_factory=dict)
+    quiet: Callable[[str, bool], list[tuple[int, int]]] = lambda _text, _opened: []
 
 
 def scores(

@@ -18,6 +18,7 @@ from transformers import DynamicCache
 from evalsweep.engine.models.draw import Settings, scores
 from evalsweep.engine.models.noise import gumbel, stream_key
 from evalsweep.engine.models.requests import ENDED, STOPPED, Request, Row
+from evalsweep.engine.models.text import first_stop
 from evalsweep.errors import BadInput
 
 
@@ -33,21 +34,32 @@ class Rounding:
 
 
 class Generator:
-    """Generates with one model; `decode` makes text of token ids, special tokens kept; `rounding` is added to."""
+    """Generates with one model.
 
-    def __init__(self, model: Any, decode: Callable[[list[int]], str], pad_token: int, rounding: Rounding) -> None:
+    Args:
+        model: of transformers.
+        decode: makes text of a prompt's and an answer's token ids: the answer's text, special tokens kept.
+        pad_token: any token; what it stands for is masked.
+        rounding: is added to.
+    """
+
+    def __init__(
+        self, model: Any, decode: Callable[[Sequence[int], Sequence[int]], str], pad_token: int, rounding: Rounding
+    ) -> None:
         self.model = model
         self.decode = decode
         self.pad_token = pad_token
         self.rounding = rounding
-        self._known = set(inspect.signature(model.forward).parameters)
+        # an adapter of PEFT stands around the model and hands all arguments on
+        inner = model.get_base_model() if hasattr(model, "get_base_model") else model
+        self._known = set(inspect.signature(inner.forward).parameters)
         # transformers renames the argument, model by model, and warns of the old name
         names = [n for n in ("cache", "past_key_values", "cache_params") if n in self._known]
         if not names:
             raise BadInput(
-                type(model).__name__,
+                type(inner).__name__,
                 "keeps its state in a way that evalsweep's generator does not know; tasks of log-likelihoods work",
-                "task=mmlu",
+                "task=sample_choice",
             )
         self._cache = names[0]
 
@@ -96,22 +108,24 @@ class Generator:
 
         Some architectures keep a state that padding or a batch disturbs, and say nothing.
 
-        Errors: BadInput where the logits differ by more than rounding can.
+        Errors: BadInput where the logits differ by more than rounding can, or are no numbers.
         """
         long, short = list(tokens), list(tokens[len(tokens) // 2 :])
         cache, mask, logits = self._prefill([long, short])
+        check_finite(logits, ["a first prompt, before any question was asked"] * 2)
         best = logits.argmax(-1)
         mask = torch.cat([mask, torch.ones(2, 1, dtype=mask.dtype)], 1)
         batch = self._logits(best[:, None], mask, cache)
         for row, prompt in enumerate((long, short)):
             alone = self._logits(torch.tensor([[*prompt, int(best[row])]]), None, None)[0]
-            moved = float((batch[row] - alone).abs().max() / alone.std())
+            given = torch.isfinite(alone)  # some models mask a part of their vocabulary with -inf
+            moved = float((batch[row] - alone)[given].abs().max() / alone[given].std())
             if not moved < (0.01 if self.model.dtype == torch.float32 else 0.5):
                 raise BadInput(
                     type(self.model).__name__,
                     f"gives other logits in a batch than alone (by {moved:.1g} of their spread): it keeps its state in "
                     "a way that evalsweep's generator cannot batch; tasks of log-likelihoods work",
-                    "task=mmlu",
+                    "task=sample_choice",
                 )
 
     @torch.inference_mode()
@@ -192,6 +206,7 @@ class Generator:
         self, alive: Sequence[Row], logits: torch.Tensor, settings: Settings, noise: list[Future[np.ndarray]]
     ) -> list[int]:
         drawn: list[torch.Tensor | None] = [torch.from_numpy(n.result()) for n in noise] or [None] * len(alive)
+        check_finite(logits, [f"token {len(row.new) + 1} of an answer to '{_end_of(row)}'" for row in alive])
         found, edges = scores(alive, logits, settings, drawn)
         best: list[int]
         best, second = (t.tolist() for t in found.topk(2).indices.T)
@@ -221,11 +236,34 @@ class Generator:
         if settings.stop:
             # a token is a byte or more; a few more come before, so that no cut within a letter hides a stop string
             longest = max(len(stop.encode("utf-8", "surrogatepass")) for stop in settings.stop)
-            tail = self.decode(row.new[-longest - 8 :])
+            recent = row.new[-longest - 8 :]
+            tail = self.decode(row.tokens[: len(row.tokens) - len(recent)], recent)
             if any(stop in tail for stop in settings.stop):
-                row.ended = STOPPED
-                return True
+                # where stop strings do not count is seen from the whole answer
+                said = self.decode(row.request.tokens, row.new)
+                if first_stop(said, settings.stop, lambda text: settings.quiet(text, row.request.opened)) is not None:
+                    row.ended = STOPPED
+                    return True
         return False
+
+
+def check_finite(logits: torch.Tensor, where: Sequence[str]) -> None:
+    """Stop where the model gave no numbers: NaN or +inf anywhere, or nothing but -inf, which some models mask with.
+
+    Errors: BadInput that says where; `where` has a place for each row of logits (rows, vocabulary).
+    """
+    largest = logits.max(-1).values  # NaN where any is
+    for row in (~torch.isfinite(largest)).nonzero().flatten().tolist():
+        raise BadInput(
+            where[row],
+            f"the model's logits are {float(largest[row])}: no score can be made of them; the weights may be broken, "
+            "or their dtype too narrow",
+            "model.dtype=float32",
+        )
+
+
+def _end_of(row: Row) -> str:
+    return " ".join(row.request.prompt[-60:].split())
 
 
 def _noise_ahead(

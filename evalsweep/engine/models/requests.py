@@ -1,24 +1,31 @@
-"""What is asked of a model: an answer's number, its prompt, its tokens as they come, and how it ends."""
+"""What is asked of a model: an answer's number, its prompt, its tokens as they come, how it ends, what is kept."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from lm_eval.api.instance import Instance
+
+from evalsweep.engine.models.thinking import part
 
 STOPPED, ENDED, CAPPED = "stop string", "end token", "length"
 
 
 @dataclass(frozen=True)
 class Request:
-    """The `sample`-th answer (from 0) to `prompt`, which is `tokens` to the model; `position` is the asker's own."""
+    """The `sample`-th answer (from 0) to `prompt`, which is `tokens` to the model; `position` is the asker's own.
+
+    `opened` tells that the prompt ends within the thinking part.
+    """
 
     prompt: str
     tokens: tuple[int, ...]
     sample: int
     position: int
+    opened: bool = False
 
 
 @dataclass
@@ -36,8 +43,46 @@ class Row:
         return [*self.request.tokens, *self.new]
 
 
+class Answers:
+    """What is known of the answers of a run beside their texts.
+
+    `sent` holds the distinct generation settings as they were sent. `endings` and `thinking` map (task, document,
+    number of the answer) to how it ended and to its thinking part; `unfinished` holds those whose thinking never ended.
+    """
+
+    def __init__(self, tags: Sequence[str] = ()) -> None:
+        self.tags = list(tags)
+        self.sent: list[dict[str, Any]] = []
+        self.endings: dict[tuple[str, int, int], str] = {}
+        self.thinking: dict[tuple[str, int, int], str] = {}
+        self.unfinished: set[tuple[str, int, int]] = set()
+
+    def note_sent(self, settings: dict[str, Any]) -> None:
+        """Keep the settings of a request where they are new."""
+        if settings not in self.sent:
+            self.sent.append(settings)
+
+    def keep(
+        self, instance: Instance, sample: int, text: str, ended: str, opened: bool = False, thought: str | None = None
+    ) -> str:
+        """Note how an answer ended and what was thought; give the part of it that is scored.
+
+        `thought` is the thinking part where a server gives it apart; it never ended where it was cut and nothing
+        follows it.
+        """
+        key = (str(instance.task_name), int(instance.doc_id), sample)
+        self.endings[key] = ended
+        parted = part(text, self.tags, opened)
+        thinking = "\n".join(filter(None, (thought, parted.thinking)))
+        if thinking:
+            self.thinking[key] = thinking
+        if not parted.finished or (thought and ended == CAPPED and not parted.answer.strip()):
+            self.unfinished.add(key)
+        return parted.answer
+
+
 def sample_numbers(requests: Sequence[Instance]) -> list[int]:
-    """The sample number of each request, from 0: lm_eval repeats a request for each further answer to its document."""
+    """Number the requests of each document, from 0: lm_eval repeats a request for each further answer."""
     seen: Counter[int] = Counter()
     numbers = []
     for request in requests:

@@ -1,153 +1,196 @@
-"""Any OpenAI-compatible completions endpoint as the model."""
+"""Any OpenAI-compatible completions endpoint as the model; a chat template is applied on this side."""
 
 from __future__ import annotations
 
-import socket
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from pathlib import Path
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
-from urllib.parse import urlsplit
 
-import aiohttp
-import requests
+from lm_eval import utils
 from lm_eval.api.instance import Instance
-from lm_eval.api.model import LM
-from lm_eval.models.openai_completions import LocalCompletionsAPI
+from lm_eval.api.model import TemplateLM
 
-from evalsweep.config import ModelConfig
-from evalsweep.engine.models.requests import CAPPED, ENDED, sample_numbers
+from evalsweep.config import JobConfig
+from evalsweep.engine.models.backends import Capabilities, Loaded, kind_of
+from evalsweep.engine.models.client import reach
+from evalsweep.engine.models.served import Choice, Served, ended_by, identity_of
+from evalsweep.engine.models.template import Template, tokenizer_of
 from evalsweep.errors import BadInput, first_line
-from evalsweep.provenance import text_hash
-
-DEFAULT_LENGTH = 2048
+from evalsweep.provenance import value_hash
 
 
-class _Answer(str):
-    """A text, and why the server ended it."""
+class Completions(Served, TemplateLM):
+    """A completions endpoint. Prompts are text; for log-likelihoods they are token ids, which no server adds to."""
 
-    ended: str
+    def __init__(self, job: JobConfig, can: Capabilities, tokenizer: Any) -> None:
+        super().__init__(job, can)
+        self.tokenizer = tokenizer
+        self.template: Template | None = None
+        known = tokenizer is not None
+        self.can = replace(
+            can,
+            template="here" if known else None,
+            counts_tokens=known,
+            knows_length=known and self.max_length is not None,
+            loglikelihoods=known,
+            missing={"loglikelihoods": "model.tokenizer must name its tokenizer, a folder or a hub id"},
+        )
 
+    def begin(self, job: JobConfig) -> dict[str, Any]:
+        found = super().begin(job)
+        if self.tokenizer is None:
+            return {**found, "chat_template_hash": None}
+        self.template = Template(self.tokenizer, job.model.template_args, job.prompt.placement)
+        if job.model.apply_chat_template:
+            if not self.template.source:
+                raise BadInput("model.apply_chat_template=true", f"the tokenizer {job.model.tokenizer} has no template")
+            self.template.check_system(job.prompt.system, str(job.model.pretrained))
+        return {**found, **self.template.identity()}
 
-class Completions(LocalCompletionsAPI):
-    """lm_eval's client, which sends what was asked and nothing else, and for each prompt and sample a seed of its own.
+    def apply_chat_template(self, chat_history: list[dict[str, str]], add_generation_prompt: bool = True) -> str:
+        """Render a conversation as the text that is sent: without the begin token, where the server puts one."""
+        assert self.template is not None  # backends.check has refused it
+        text = self.template.render(chat_history, add_generation_prompt)
+        bos = self.tokenizer.bos_token
+        return text.removeprefix(bos) if bos and self.begin_token()[1] else text
 
-    A server that honours seeds would otherwise answer the n samples of a document with n times the same text.
-    """
+    def opens_thinking(self, prompt: str) -> bool:
+        return self.template is not None and self.template.opens_thinking(prompt, self.answers.tags)
 
-    def __init__(self, *, seed: int, extra_body: Mapping[str, Any], **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.seed = seed
-        self.sample = 0
-        self.extra_body = dict(extra_body)
-        self.counted_length: int | None = None  # tokens that the model takes, where its tokenizer is here to count them
-        self.sent: list[dict[str, Any]] = []
-        self.ended: dict[tuple[str, int, int], str] = {}
+    def prompt_of(self, request: Instance) -> dict[str, Any]:
+        return {"prompt": str(request.args[0])}
 
-    def generate_until(self, requests: list[Instance], disable_tqdm: bool = False) -> list[str]:
-        rounds: dict[int, list[int]] = {}
-        for position, sample in enumerate(sample_numbers(requests)):
-            rounds.setdefault(sample, []).append(position)
-        answers = [""] * len(requests)
-        for sample, positions in rounds.items():
-            self.sample = sample
-            found = super().generate_until([requests[i] for i in positions], disable_tqdm=disable_tqdm)
-            for position, answer in zip(positions, found, strict=True):
-                answers[position] = str(answer)
-                request = requests[position]
-                self.ended[request.task_name, request.doc_id, sample] = getattr(answer, "ended", ENDED)
+    def choice_of(self, choice: dict[str, Any]) -> Choice:
+        if not isinstance(choice["text"], str):
+            raise TypeError("an answer without text")
+        return Choice(choice["text"], None, ended_by(choice.get("finish_reason")))
+
+    def encode(self, text: str) -> list[int]:
+        """Give the token ids that a prompt is to the server."""
+        return self.tok_encode(text)
+
+    def decode(self, tokens: Sequence[int]) -> str:
+        """Give the text of token ids, special tokens included."""
+        return str(self.tokenizer.decode(list(tokens), skip_special_tokens=False))
+
+    def begin_token(self) -> tuple[int | None, bool]:
+        """Give the begin token, and whether the tokenizer puts one before a text."""
+        bos = self.tokenizer.bos_token_id
+        return bos, bos is not None and list(self.tokenizer("a")["input_ids"])[:1] == [bos]
+
+    def tok_encode(self, string: str, add_special_tokens: bool | None = None, **_: Any) -> list[int]:
+        bos = self.tokenizer.bos_token
+        if add_special_tokens is None and bos and string.startswith(bos):
+            add_special_tokens = False
+        given = {} if add_special_tokens is None else {"add_special_tokens": add_special_tokens}
+        return list(self.tokenizer.encode(string, **given))
+
+    @property
+    def eot_token_id(self) -> int:
+        return int(self.tokenizer.eos_token_id)
+
+    @property
+    def prefix_token_id(self) -> int:
+        found = self.tokenizer.bos_token_id
+        found = self.tokenizer.eos_token_id if found is None else found
+        if found is None:
+            raise BadInput(
+                f"model.tokenizer={self.model.tokenizer}",
+                "has neither a begin nor an end token, so that nothing stands before the first token of a text",
+            )
+        return int(found)
+
+    def _loglikelihood_tokens(
+        self, requests: list[Any], disable_tqdm: bool = False, **_: Any
+    ) -> list[tuple[float, bool]]:
+        """Score continuations: each request is (its texts, ids of the context, ids of the continuation)."""
+        bodies = []
+        for _texts, context, continuation in requests:
+            ids = [*context, *continuation]
+            if self.max_length is not None:
+                ids = ids[-self.max_length :]
+            bodies.append(
+                {
+                    "model": self.model.pretrained,
+                    "prompt": ids,
+                    "echo": True,
+                    "logprobs": 1,
+                    "max_tokens": 1,  # of which many servers want one at least
+                    "temperature": 0.0,
+                    **self.model.extra_body,
+                }
+            )
+        answers: list[Any] = [None] * len(requests)
+
+        def done(position: int, answer: dict[str, Any]) -> None:
+            count = len(requests[position][2])
+            answers[position] = self._score(answer, len(bodies[position]["prompt"]), count)
+            self.cache_hook.add_partial("loglikelihood", requests[position][0], answers[position])
+
+        self.client.ask(bodies, done)
         return answers
 
-    def _create_payload(self, messages: Any, *args: Any, generate: bool = False, **kwargs: Any) -> dict[str, Any]:
-        if generate:
-            kwargs["seed"] = int(text_hash(f"{self.seed}|{self.sample}|{messages}"), 16) % 2**31
-        payload: dict[str, Any] = super()._create_payload(messages, *args, generate=generate, **kwargs)
-        payload |= self.extra_body
-        settings = {k: v for k, v in payload.items() if k not in ("prompt", "seed")}
-        if generate and settings not in self.sent:
-            self.sent.append(settings)
-        return payload
+    def _score(self, answer: dict[str, Any], length: int, count: int) -> tuple[float, bool]:
+        """Sum the log-probabilities of the last `count` of `length` tokens, and say whether each is the likeliest."""
+        logprobs = answer["choices"][0].get("logprobs") or {}
+        values, tops = logprobs.get("token_logprobs") or [], logprobs.get("top_logprobs") or []
+        if len(values) not in (length, length + 1) or any(v is None for v in values[length - count : length]):
+            raise BadInput(
+                f"model.base_url={self.client.url}",
+                f"the server gave {len(values)} log-probabilities for a prompt of {length} tokens, so that they cannot "
+                "be told apart: it does not echo prompts given as token ids",
+                "model=vllm or model=hf for tasks of log-likelihoods",
+            )
+        scored = values[length - count : length]
+        likeliest = [max(top.values()) for top in tops[length - count : length] if top]
+        greedy = len(likeliest) == count and all(v >= top for v, top in zip(scored, likeliest, strict=True))
+        return float(sum(scored)), greedy
 
-    @staticmethod
-    def parse_generations(outputs: Any, **kwargs: Any) -> list[str]:
-        texts: list[str] = LocalCompletionsAPI.parse_generations(outputs, **kwargs)
-        if not texts or not all(isinstance(text, str) for text in texts):
-            raise ValueError(f"an answer without text: {str(outputs)[:200]}")
-        (choice,) = (outputs[0] if isinstance(outputs, list) else outputs)["choices"]
-        answer = _Answer(texts[0])
-        answer.ended = CAPPED if choice.get("finish_reason") == "length" else ENDED
-        return [answer]
-
-
-@contextmanager
-def served(model: ModelConfig) -> Iterator[None]:
-    """A server that breaks off, refuses, or answers in another form becomes one line."""
-    if model.kind != "server":
-        yield
-        return
-    try:
-        yield
-    except BadInput:
-        raise
-    except (aiohttp.ClientError, TimeoutError, requests.RequestException) as e:
-        raise _broken(model, f"the server broke off or refused a request ({type(e).__name__}: {first_line(e)})") from e
-    except (ValueError, KeyError, TypeError, IndexError) as e:
-        raise _broken(
-            model, f"this is no answer of a completions endpoint ({type(e).__name__}: {first_line(e)})"
-        ) from e
-
-
-def _broken(model: ModelConfig, problem: str) -> BadInput:
-    return BadInput(f"model.base_url={model.base_url}", f"{problem}; the server's own log says why")
+    def loglikelihood_rolling(self, requests: list[Instance], disable_tqdm: bool = False) -> list[float]:
+        if self.max_length is None:
+            raise BadInput(
+                f"task={requests[0].task_name}",
+                "goes through texts window by window, for which the model's length is needed",
+                "model.max_length=4096",
+            )
+        found = []
+        for request in requests:
+            windows = [
+                utils.make_disjoint_window(window)
+                for window in utils.get_rolling_token_windows(
+                    token_list=self.tok_encode(request.args[0], add_special_tokens=False),
+                    prefix_token=self.prefix_token_id,
+                    max_seq_len=self.max_length - 1,
+                    context_len=1,
+                )
+            ]
+            scores = self._loglikelihood_tokens([((None, None), *window) for window in windows])
+            found.append(sum(value for value, _ in scores))
+            self.cache_hook.add_partial("loglikelihood_rolling", request.args, found[-1])
+        return found
 
 
-def reach(base_url: str) -> str:
-    """Host and port of a server that answers.
+def look(job: JobConfig) -> None:
+    """Find whether the server answers. Errors: BadInput."""
+    reach(job.model)
 
-    Errors: BadInput where nobody does.
+
+def load(job: JobConfig) -> Loaded:
+    """Connect to the server.
+
+    Errors: BadInput where nobody answers, or the tokenizer cannot be loaded.
     """
-    try:
-        url = urlsplit(base_url)
-        port = url.port or {"https": 443, "http": 80}[url.scheme]
-        with socket.create_connection((str(url.hostname), port), timeout=10):
-            return f"{url.hostname}:{port}"
-    except (OSError, KeyError, ValueError) as e:
-        raise BadInput(
-            f"model.base_url={base_url}",
-            f"no server answers there ({first_line(e)}); start it, or mend the address",
-            "model.base_url=http://localhost:8000/v1/completions",
-        ) from e
-
-
-def connect(model: ModelConfig, seed: int) -> tuple[LM, dict[str, Any]]:
-    """A client for the server, and what is known of it.
-
-    Errors: BadInput where nobody answers.
-    """
-    where = reach(str(model.base_url))
-    lm = Completions(
-        seed=seed,
-        extra_body=model.extra_body,
-        base_url=model.base_url,
-        model=model.pretrained,
-        tokenizer=str(Path(model.tokenizer).expanduser()) if model.tokenizer else None,
-        tokenizer_backend="huggingface" if model.tokenizer else "none",
-        tokenized_requests=False,
-        batch_size=1,  # one seed a request, and so one request a document
-        num_concurrent=model.num_concurrent,
-        max_length=model.max_length or DEFAULT_LENGTH,
-    )
-    if model.tokenizer and model.max_length:
-        lm.counted_length = model.max_length
-    identity = {
-        "model": model.pretrained,
-        "model_revision": model.revision,
-        "model_hash": None,
-        "dtype": "unknown: the server decides",
-        "device": f"server {where}",
-        "max_length": model.max_length or DEFAULT_LENGTH,
-        "request_seeds": "SHA-256 of seed|sample|prompt, first 64 bits modulo 2**31",
-        "chat_template_hash": None,
-        "cuda": None,
-    }
-    return lm, identity
+    where = reach(job.model)
+    tokenizer = None
+    if job.model.tokenizer:
+        try:
+            tokenizer = tokenizer_of(job)
+        except (OSError, ValueError, TypeError, KeyError, AttributeError, ImportError) as e:
+            raise BadInput(
+                f"model.tokenizer={job.model.tokenizer}", f"cannot be loaded ({type(e).__name__}: {first_line(e)})"
+            ) from e
+    lm = Completions(job, kind_of(job.model).can, tokenizer)
+    identity = identity_of(lm, where)
+    if tokenizer is not None:
+        identity["tokenizer_hash"] = value_hash(tokenizer.get_vocab())
+    return Loaded(lm, identity)

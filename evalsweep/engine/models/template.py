@@ -1,39 +1,199 @@
-"""What a chat template says of its own accord."""
+"""Chat templates: what one does to a system prompt, what it says of its own accord, and rendering."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import jinja2
+from transformers import AutoTokenizer
+
+from evalsweep.config import JobConfig
+from evalsweep.engine.models import embedded
+from evalsweep.errors import BadInput, first_line
+from evalsweep.provenance import value_hash
+
+SYSTEM, USER = "EVALSWEEP SYSTEM", "EVALSWEEP USER"
+TAKEN = "taken"
+# How a template fails to give a system prompt its own place: what is said of it.
+_FAULTS = {
+    "refused": "refuses a system prompt",
+    "dropped": "drops a system prompt without a word",
+    "merged": "moves a system prompt into the user's turn",
+    "doubled": "writes a system prompt more than once",
+}
 
 
-def own_system_text(tokenizer: Any) -> dict[str, Any]:
-    """What a chat template says of its own.
+class Template:
+    """The chat template of a tokenizer, with the arguments that a job gives it.
 
-    `template_system_prompt`: the system prompt that it inserts where none is given; `template_system_text`: what it
-    adds to any; `template_has_date`: whether it can write the day's date.
+    `sent` is the first conversation that was rendered, with its text.
     """
-    said, user = "EVALSWEEP SYSTEM", [{"role": "user", "content": "EVALSWEEP USER"}]
-    dated = {"template_has_date": "strftime_now" in str(tokenizer.chat_template)}
+
+    def __init__(self, tokenizer: Any, arguments: dict[str, Any], placement: str = "system") -> None:
+        self.tokenizer, self.arguments, self.placement = tokenizer, arguments, placement
+        self.sent: tuple[list[dict[str, str]], bool, str] | None = None
+
+    @property
+    def source(self) -> Any:
+        """The template's text, or its texts by name; None where the tokenizer has none."""
+        return getattr(self.tokenizer, "chat_template", None)
+
+    def render(self, history: Sequence[dict[str, str]], add_generation_prompt: bool = True) -> str:
+        """Render a conversation; one that ends with words of the assistant is left open for more of them.
+
+        Errors: BadInput, with the template's own words, for a conversation that it refuses.
+        """
+        messages = into_user(history) if self.placement == "user" else list(history)
+        try:
+            text = self._render(messages, add_generation_prompt)
+        except (jinja2.TemplateError, ValueError, TypeError, KeyError) as e:
+            roles = ", ".join(message["role"] for message in messages)
+            raise BadInput(
+                "model.apply_chat_template=true", f"the chat template refuses the turns {roles} ({first_line(e)})"
+            ) from e
+        if self.sent is None:
+            self.sent = messages, add_generation_prompt, text
+        return text
+
+    def _render(self, messages: list[dict[str, str]], add_generation_prompt: bool = True) -> str:
+        return str(
+            self.tokenizer.apply_chat_template(
+                messages,
+                tokenize=False,
+                add_generation_prompt=add_generation_prompt,
+                continue_final_message=not add_generation_prompt,
+                **self.arguments,
+            )
+        )
+
+    def token_difference(self, sent: Sequence[int]) -> int:
+        """Count by how many tokens the first conversation, as it was sent, differs from the template's own tokens."""
+        if self.sent is None or not self.sent[1]:
+            return 0
+        own = self.tokenizer.apply_chat_template(
+            self.sent[0], tokenize=True, return_dict=False, add_generation_prompt=True, **self.arguments
+        )
+        own = list(own)
+        return abs(len(own) - len(sent)) or sum(a != b for a, b in zip(own, sent, strict=True))
+
+    def treatment(self) -> str:
+        """Find what becomes of a system prompt: it is `taken`, `refused`, `dropped`, `merged` or `doubled`."""
+        user = [{"role": "user", "content": USER}]
+        try:
+            given = self._render([{"role": "system", "content": SYSTEM}, *user])
+        except (jinja2.TemplateError, ValueError, TypeError, KeyError):
+            return "refused"
+        times = given.count(SYSTEM)
+        if times != 1 or given.count(USER) != 1:
+            return "dropped" if times == 0 else "doubled"
+        between = given[given.index(SYSTEM) + len(SYSTEM) : given.index(USER)]
+        # marks between the two, such as Llama 2's <</SYS>>, give it a place of its own within a turn
+        return TAKEN if between.strip() or given.index(USER) < given.index(SYSTEM) else "merged"
+
+    def check_system(self, system: str | None, model: str) -> None:
+        """Refuse a system prompt that would not reach the model as one.
+
+        Errors: BadInput, unless the job asks for the user's turn.
+        """
+        if system is None or self.placement == "user":
+            return
+        treatment = self.treatment()
+        if treatment != TAKEN:
+            raise BadInput(
+                f"prompt.system={system[:60]!r}",
+                f"the chat template of {model} {_FAULTS[treatment]}, so the score would not be what the record says; "
+                "put it into the user's turn, or go without it (prompt=none)",
+                "prompt.placement=user",
+            )
+
+    def opens_thinking(self, prompt: str, tags: Sequence[str]) -> bool:
+        """Tell whether a rendered prompt ends within the thinking part."""
+        if not tags:
+            return False
+        tail = prompt[prompt.rfind(tags[0]) :] if tags[0] in prompt else ""
+        return bool(tail) and tail.rstrip() == tags[0]
+
+    def identity(self) -> dict[str, Any]:
+        """Give what a record holds of the template: its hash, and what it says of its own accord."""
+        if not self.source:
+            return {"chat_template_hash": None}
+        return {
+            "chat_template_hash": value_hash(self.source),
+            "template_arguments": self.arguments or None,
+            "system_prompt_is": self.treatment() if self.placement == "system" else "in the user's turn",
+            **self._own_text(),
+        }
+
+    def _own_text(self) -> dict[str, Any]:
+        """Give the system prompt that is inserted where none is given, what is added to any, and whether it has a date.
+
+        `template_generation_prompt` tells whether it opens the assistant's turn when asked to.
+        """
+        user = [{"role": "user", "content": USER}]
+        found: dict[str, Any] = {"template_has_date": "strftime_now" in str(self.source)}
+        try:
+            bare = self._render(user)
+            closed = self.tokenizer.apply_chat_template(
+                user, tokenize=False, add_generation_prompt=False, **self.arguments
+            )
+            found["template_generation_prompt"] = bare != closed
+            given = self._render([{"role": "system", "content": SYSTEM}, *user])
+        except (jinja2.TemplateError, ValueError, TypeError, KeyError):
+            return found  # a template that takes no system message, or not this conversation
+        before, system, after = given.partition(SYSTEM)
+        added = self._words(before)
+        inserted = None
+        if system and bare.startswith(before) and bare.endswith(after):
+            inserted = str(bare[len(before) : len(bare) - len(after)]).strip()
+        return {"template_system_prompt": inserted or None, "template_system_text": added or None, **found}
+
+    def _words(self, text: str) -> str:
+        """Give a template's text without its marks and the names of roles; empty where nothing is said."""
+        for mark in (*self.tokenizer.all_special_tokens, *self.tokenizer.get_added_vocab()):
+            text = text.replace(mark, " ")
+        names = ("system", "user", "inst", "sys", "im_start")
+        said = [word for word in re.findall(r"[A-Za-z]{2,}", text) if word.lower() not in names]
+        return " ".join(text.split()) if len(said) > 1 else ""
+
+
+def into_user(history: Sequence[dict[str, str]]) -> list[dict[str, str]]:
+    """Move the system prompt of a conversation to the begin of the user's first turn."""
+    messages = [dict(message) for message in history]
+    if not messages or messages[0]["role"] != "system":
+        return messages
+    system = messages.pop(0)["content"]
+    first = next((message for message in messages if message["role"] == "user"), None)
+    if first is None:
+        return [{"role": "user", "content": system}, *messages]
+    first["content"] = f"{system}\n\n{first['content']}"
+    return messages
+
+
+def tokenizer_of(job: JobConfig) -> Any:
+    """Load the tokenizer of a job's model without the model. Errors: as transformers raises them."""
+    model = job.model
+    source = model.tokenizer or model.pretrained or embedded.locate()
+    path = Path(source).expanduser()
+    return AutoTokenizer.from_pretrained(
+        str(path) if path.is_dir() else source,
+        revision=model.revision or "main",
+        trust_remote_code=model.trust_remote_code,
+        **({"gguf_file": model.gguf_file} if model.gguf_file and not model.tokenizer else {}),
+    )
+
+
+def look(job: JobConfig) -> None:
+    """Find before the first job what a chat template does to the system prompt.
+
+    Errors: BadInput for a template that has no place for it, or a model that has no template.
+    """
     try:
-        bare = tokenizer.apply_chat_template(user, tokenize=False)
-        given = tokenizer.apply_chat_template([{"role": "system", "content": said}, *user], tokenize=False)
-    except (jinja2.TemplateError, ValueError):
-        return dated  # a template that takes no system message, or not this conversation
-    before, found, after = given.partition(said)
-    added = _words(before, tokenizer)
-    inserted = None
-    if found and bare.startswith(before) and bare.endswith(after):
-        inserted = str(bare[len(before) : len(bare) - len(after)]).strip()
-    return {"template_system_prompt": inserted or None, "template_system_text": added or None, **dated}
-
-
-def _words(text: str, tokenizer: Any) -> str:
-    """A template's text without its marks and the names of roles; empty where nothing is said."""
-    for mark in (*tokenizer.all_special_tokens, *tokenizer.get_added_vocab()):
-        text = text.replace(mark, " ")
-    rest = [
-        w for w in re.findall(r"[A-Za-z]{2,}", text) if w.lower() not in ("system", "user", "inst", "sys", "im_start")
-    ]
-    return " ".join(text.split()) if len(rest) > 1 else ""
+        tokenizer = tokenizer_of(job)
+    except (OSError, ValueError, TypeError, KeyError, AttributeError, ImportError):
+        return  # whatever is wrong with the model is told as it is loaded
+    template = Template(tokenizer, job.model.template_args, job.prompt.placement)
+    if template.source:
+        template.check_system(job.prompt.system, job.model.pretrained or job.model.name)

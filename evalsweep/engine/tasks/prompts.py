@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from lm_eval.models.huggingface import HFLM
-
+from evalsweep.engine.models.backends import Backend
 from evalsweep.engine.tasks.shots import Shots
 from evalsweep.errors import BadInput
 from evalsweep.record import Shot
@@ -28,9 +26,10 @@ class Prompts:
     `made` holds what is known by the documents' numbers.
     """
 
-    def __init__(self, task: Any, lm: Any, on_truncation: str) -> None:
+    def __init__(self, task: Any, lm: Backend, on_truncation: str, thinking_toks: int = 0) -> None:
         self.task = task
         self.on_truncation = on_truncation
+        self.thinking_toks = thinking_toks
         self.made: dict[int, Prompt] = {}
         self.tokens = Tokens(lm)
         self._texts: dict[int, Any] = {}
@@ -97,7 +96,8 @@ class Prompts:
         if self.tokens.length is None or kind == "loglikelihood_rolling":  # which goes through a text window by window
             return 0
         if kind == "generate_until":
-            return self.tokens.over([prompt], self.tokens.length - int(config.generation_kwargs["max_gen_toks"]))
+            answer = int(config.generation_kwargs["max_gen_toks"]) + self.thinking_toks
+            return self.tokens.over([prompt], self.tokens.length - answer)
         if isinstance(prompt, list):  # a context for each choice, and one ending for all
             ends = [self.task.doc_to_target(doc)]
         else:
@@ -121,40 +121,29 @@ class Prompts:
 
 
 class Tokens:
-    """Counts a model's tokens, where the model is here or a server's tokenizer and length were given."""
+    """Counts the tokens of prompts, where the backend can and knows its length; elsewhere nothing is found too long."""
 
-    def __init__(self, lm: Any) -> None:
-        self.length: int | None = None
-        self._encode: Callable[[str], list[int]] = lm.tok_encode if isinstance(lm, HFLM) else lambda _: []
-        self._decode: Callable[[list[int]], str] = lm.tok_decode if isinstance(lm, HFLM) else lambda _: ""
-        self._bos: int | None = None
-        self._wants_bos = False
-        if isinstance(lm, HFLM):
-            self.length = int(lm.max_length)
-            self._bos = lm.tokenizer.bos_token_id
-            # said in its configuration (which transformers does not always heed), or done
-            puts_one = list(lm.tokenizer("a")["input_ids"])[:1] == [self._bos]
-            self._wants_bos = self._bos is not None and (puts_one or getattr(lm, "declares_bos", False))
-        elif getattr(lm, "counted_length", None) is not None:
-            self.length = int(lm.counted_length)
-            self._encode = lambda text: list(lm.tokenizer(text)["input_ids"])
-            self._decode = lambda tokens: str(lm.tokenizer.decode(tokens))
+    def __init__(self, lm: Backend) -> None:
+        self.lm = lm
+        self.counts = lm.can.counts_tokens
+        self.length = lm.max_length if self.counts and lm.can.knows_length else None
+        self._bos, self._wants_bos = lm.begin_token() if self.counts else (None, False)
 
     def over(self, texts: list[str], room: int) -> int:
         """By how many tokens the longest of the texts exceeds the room; 0 or less where all fit."""
         # a token is a byte at least, so that short texts need not be counted; two are for begin and end
         doubtful = [text for text in texts if len(text.encode("utf-8", "surrogatepass")) + 2 > room]
-        return max((len(self._encode(text)) - room for text in doubtful), default=0)
+        return max((len(self.lm.encode(text)) - room for text in doubtful), default=0)
 
     def after(self, text: str, over: int) -> str:
         """What is left of a text when so many of its tokens are cut off."""
-        return str(self._decode(self._encode(text)[over:]))
+        return self.lm.decode(self.lm.encode(text)[over:])
 
     def begin_flags(self, prompt: str, cut: bool) -> list[str]:
         """Whether the begin token (BOS) comes twice, or not at all where the tokenizer is to put one."""
         if self._bos is None:
             return []
-        tokens = [] if cut else self._encode(prompt[:64])  # the begin is all that counts
+        tokens = [] if cut else self.lm.encode(prompt[:64])  # the begin is all that counts
         if tokens[:2] == [self._bos, self._bos]:
             return ["double_bos"]
         return ["missing_bos"] if self._wants_bos and tokens[:1] != [self._bos] else []

@@ -1,0 +1,102 @@
+"""Answers as programs: the code of an answer, and the tests that its document brings."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from evalsweep.engine.models.thinking import FENCE
+from evalsweep.errors import BadInput
+from evalsweep.sandbox.run import Program
+
+_FENCED = re.compile(r"^[ \t]*```[^\n`]*\n(.*?)^[ \t]*```", re.DOTALL | re.MULTILINE)
+_OPEN = re.compile(r"^[ \t]*```[^\n`]*\n", re.MULTILINE)
+_CALLED = re.compile(r"assert\s+(?:\(*\s*)*(?:not\s+)?(?:\w+\s*\(\s*)*?([A-Za-z_]\w*)\s*\(")
+
+
+def program_of(document: Mapping[str, Any], answer: str, begun: str = "") -> Program | None:
+    """Make the program of an answer, with the tests of its document; None where the answer is empty.
+
+    Args:
+        document: has `prompt`, `entry_point` and `test` (which defines `check`), or `test_list` (assertions) with
+            `test_setup_code` or `test_imports`.
+        answer: what the model wrote.
+        begun: the words that its answer was made to begin with, which may open a code block.
+
+    Errors: BadInput for a document that has neither.
+    """
+    prompt = str(document.get("prompt") or "") if "entry_point" in document else ""
+    entry_point, tests = _tests(document)
+    code = code_of(answer, entry_point, prompt, begun)
+    return None if code is None else Program(code, entry_point, tests, prompt)
+
+
+def code_of(answer: str, entry_point: str, prompt: str = "", begun: str = "") -> str | None:
+    """Give the code of an answer: its last complete code block, or its text as it goes on from the prompt.
+
+    A block that defines the function stands after the prompt, whose imports and helpers it may lean on.
+    """
+    if not answer.strip():
+        return None
+    block = _last_block(answer)
+    if block is not None and _defines(block, entry_point):
+        return f"{_stub(prompt)}\n{block}" if prompt else block
+    if begun.count(FENCE) % 2:  # the answer goes on within the block that its begin has opened
+        answer = answer.partition(FENCE)[0]
+        return prompt + answer if answer.strip() else None
+    return prompt + (answer if block is None else block)
+
+
+def _defines(code: str, name: str) -> bool:
+    name = re.escape(name)
+    return re.search(rf"^\s*(?:async\s+)?def\s+{name}\b|^{name}\s*=", code, re.MULTILINE) is not None
+
+
+def _last_block(answer: str) -> str | None:
+    """Give the last complete code block, else an open one that nothing but words stand before; None without one."""
+    blocks = [match.group(1) for match in _FENCED.finditer(answer)]
+    if blocks:
+        return blocks[-1]
+    start = _OPEN.search(answer)
+    if start is None:
+        return None
+    before = answer[: start.start()]
+    if before.strip() and before[:1] in " \t":
+        return before  # code that goes on from the prompt, then a fence that closes it
+    return answer[start.end() :]
+
+
+def _stub(prompt: str) -> str:
+    """Close the function that the prompt leaves open, so that a definition can follow."""
+    return prompt.rstrip() + "\n    pass\n"
+
+
+def _tests(document: Mapping[str, Any]) -> tuple[str, str]:
+    """Give the name of the tested function, and tests that define `check`."""
+    if "test" in document and "entry_point" in document:
+        return str(document["entry_point"]), str(document["test"])
+    listed = document.get("test_list")
+    if not listed:
+        raise BadInput(
+            "task.scorer=code",
+            f"a document has no tests: prompt, entry_point and test, or test_list; it has {', '.join(document)}",
+        )
+    setup = document.get("test_setup_code") or "\n".join(document.get("test_imports") or [])
+    lines = [line for statement in listed for line in str(statement).splitlines()]
+    entry_point = str(document.get("entry_point") or _called(lines, document))
+    body = "\n".join(f"    {line}" for line in lines)
+    return entry_point, f"{setup}\n\ndef check(candidate):\n{body}\n"
+
+
+def _called(lines: list[str], document: Mapping[str, Any]) -> str:
+    """Find the function that the assertions call: the one that the document's own solution defines, else the first."""
+    defined = re.findall(r"^def\s+(\w+)", str(document.get("code") or ""), re.MULTILINE)
+    text = "\n".join(lines)
+    found = [name for name in defined if re.search(rf"\b{name}\s*\(", text)]
+    if found:
+        return str(found[-1])
+    match = _CALLED.search(text)
+    if match is None:
+        raise BadInput("task.scorer=code", f"no assertion calls a function: {text[:80]}")
+    return match.group(1)

@@ -1,0 +1,1 @@
+"""Benchmarks: what evalsweep knows of each beyond its definition for lm_eval, a file a benchmark."""
