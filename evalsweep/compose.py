@@ -139,6 +139,13 @@ def _refuse_unknown(config: DictConfig, schema: Any = JobConfig, parent: str = "
             _refuse_unknown(config[key], known[key].default_factory, f"{parent}{key}.")
 
 
+def check(job: JobConfig) -> None:
+    """Refuse a configuration of which a part cannot be, or cannot act. Errors: BadInput."""
+    validate(job)
+    backends.check(job)
+    scorers.check(job)
+
+
 def _prompt_text(prompt: PromptConfig) -> str:
     """The text of prompt.file, so that record and hash hold what is sent and not where it lay."""
     given = f"prompt.file={prompt.file}"
@@ -167,9 +174,7 @@ def _plan(hydra: Hydra, config_name: str, overrides: list[str], flag: bool) -> P
     points = _grid(hydra, master) if multirun else [master]
     configs = [job_config(point) for point in points or []]
     for config in configs:
-        validate(config)
-        backends.check(config)
-        scorers.check(config)
+        check(config)
     dicts = [asdict(config) for config in configs]
     keys = _naming(dicts)
     jobs = tuple(_planned(d, c, keys) for d, c in zip(dicts, configs, strict=True))

@@ -2,25 +2,25 @@
 
 Hydra 1.3 refuses bare numbers for a config group ("Config group override must be a string or a list"). A config source
 serves every number, and a small patch of Hydra's override parser hands it the number's text. Files in conf/seed and
-conf/temperature win over the source.
+conf/temperature win over the source. The same patch lets mappings that are the user's own take any key without a +.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from typing import Any, ClassVar
 
 from hydra.core.config_search_path import ConfigSearchPath
 from hydra.core.object_type import ObjectType
 from hydra.core.override_parser.overrides_parser import OverridesParser
-from hydra.core.override_parser.types import Override
+from hydra.core.override_parser.types import Override, OverrideType
 from hydra.core.plugins import Plugins
 from hydra.plugins.config_source import ConfigResult, ConfigSource
 from hydra.plugins.search_path_plugin import SearchPathPlugin
 from omegaconf import OmegaConf
 
-from evalsweep.config import decoding_at, parse_seed, parse_temperature
+from evalsweep.config import JobConfig, decoding_at, parse_seed, parse_temperature
 from evalsweep.errors import BadInput
 
 SCHEME = "evalsweep-number"
@@ -86,6 +86,20 @@ class NumberSearchPath(SearchPathPlugin):
         search_path.append(provider=PROVIDER, path=f"{SCHEME}://")
 
 
+# Mappings of the schema whose keys are the user's own; Hydra would have each new one written with a +.
+FREE = tuple(
+    f"{group.name}.{key.name}"
+    for group in fields(JobConfig)
+    if is_dataclass(group.default_factory)
+    for key in fields(group.default_factory)
+    if str(key.type).startswith("dict[")
+)
+
+
+def _is_free(key: str) -> bool:
+    return any(key == free or key.startswith(f"{free}.") for free in FREE)
+
+
 class _Patch:
     applied: ClassVar[bool] = False
 
@@ -112,6 +126,8 @@ def register() -> None:
                     )
                 if not isinstance(value, str):
                     override._value = override.get_value_string().strip()
+            if override.type == OverrideType.CHANGE and _is_free(str(override.key_or_group)):
+                override.type = OverrideType.FORCE_ADD
         return parsed
 
     OverridesParser.parse_overrides = parse_overrides  # type: ignore[method-assign]

@@ -136,11 +136,11 @@ class Alarm:
 class Record:
     """One run: record.json, whose presence says that the run is over.
 
-    `metrics` maps `task/metric` to a number, or to None where nobody can count it; `headline` is the key of the one that
-    tables show; `metric_info` holds bounds, aggregation and direction of scores by the same keys. `decoding` is what was
-    sent to the engine. Runs with one `cell_hash` differ only in their seed; it is made before secrets are taken out of
-    `config`. `responses_hash` is equal for two runs only where every answer is. `started` is in seconds since the epoch,
-    `error` one line.
+    `metrics` maps `task/metric` to a number, or to None where nobody can count it; `headline` is the key of the one
+    that tables show; `metric_info` holds bounds, aggregation and direction of scores by the same keys. `decoding` is
+    what was sent to the engine. Runs with one `cell_hash` differ only in their seed; it is made before secrets are
+    taken out of `config`. `responses_hash` is equal for two runs only where every answer is. `started` is in seconds
+    since the epoch, `error` one line.
     """
 
     run_id: str
@@ -179,8 +179,10 @@ class Record:
         """Errors: ValueError for another schema, a missing or an unknown field."""
         schema = data.get("schema") if isinstance(data, Mapping) else None
         if schema == OLDER:
+            named = data.get("metrics")
             info = {
-                name: {k: v for k, v in asdict(known_before(name)).items() if k != "name"} for name in data["metrics"]
+                name: {k: v for k, v in asdict(known_before(name)).items() if k != "name"}
+                for name in (named if isinstance(named, Mapping) else ())
             }
             data = {**data, "metric_info": info, "schema": SCHEMA}
         elif schema != SCHEMA:

@@ -85,8 +85,8 @@ def unknown_key(key: str, given: str | None = None) -> BadInput:
             break
         parent = f"{parent}{part}."
         factory = known[part].default_factory
-        if not is_dataclass(factory):  # a mapping that is the user's own
-            return BadInput(given, "a new field of a mapping is added with +", f"+{given.lstrip('+')}")
+        if not is_dataclass(factory):
+            return BadInput(given, f"{parent}{part} has no keys of its own", f"{parent}{part}=...")
         node = factory
     options = [f.name for f in fields(node)]
     if not parent:

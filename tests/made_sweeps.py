@@ -63,6 +63,9 @@ def make_run(
             "cell_hash": value_hash(without_seed(config)),
             "seeds": {"generation": config["seed"]},
             "metrics": {f"{task}/{METRIC}": sum(known) / len(known) if known else 0.0},
+            "metric_info": {
+                f"{task}/{METRIC}": {"bounds": [0.0, 1.0], "aggregation": "mean", "higher_is_better": True}
+            },
             "headline": f"{task}/{METRIC}",
             "responses_hash": value_hash([s.responses for s in samples]),
             "documents": len(samples),

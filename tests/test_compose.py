@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
-
 import pytest
 from conftest import composed, job_of
 
 from evalsweep import compose
+from evalsweep.engine.models.backends import acting
 from evalsweep.errors import BadInput
 from evalsweep.identity import config_hash
 
@@ -105,7 +104,7 @@ def test_the_text_of_a_prompt_file_belongs_to_the_job_and_not_its_path(tmp_path)
     assert first.prompt.system == "Be brief."
     path.write_text("Be long.")
     second = job_of("prompt=file", f"prompt.file={path}")
-    assert config_hash(asdict(first)) != config_hash(asdict(second))
+    assert config_hash(acting(first)) != config_hash(acting(second))
 
 
 REFUSED = {
@@ -125,13 +124,20 @@ REFUSED = {
     "task.limit=1.5": ["a whole number or null"],
     "model.parallelize=perhaps": ["true or false"],
     "task.k=x": ["a list of whole numbers"],
-    "model.extra_body.top_k=1": ["+model.extra_body.top_k=1"],
-    "+foo=1": ["there is no such key"],
+    "+foo=1": ["there is no 'foo'"],
+    "+model.peft=DIR": ["model has no 'peft'", "allowed: name, kind, pretrained"],
+    "+model.load_in_4bit=true": ["model has no 'load_in_4bit'"],
+    "+task.max_tokens=5": ["task has no 'max_tokens' (did you mean 'max_gen_toks'?)"],
+    "+prompt.sytem=x": ["prompt has no 'sytem' (did you mean 'system'?)", "prompt.system=x"],
+    "+decoding.best_of=3": ["decoding has no 'best_of'"],
+    "+tracking.url=x": ["tracking has no 'url' (did you mean 'uri'?)"],
+    "model=server model.base_url=http://x model.pretrained=m model.extra_body.temperature=1": ["is set by temperature"],
+    "model=server model.base_url=http://x model.pretrained=m model.extra_body.seed=1": ["is set by seed"],
+    "model=server model.base_url=http://x model.pretrained=m model.extra_body.stop=[a]": ["the task's stop strings"],
     "seed=1,2": ["-m seed=1,2"],
     "task=lm_eval": ["task.name must be given"],
-    "model=hf": ["model.pretrained is needed"],
+    "model=hf": ["model.pretrained (a folder or a hub id) is needed"],
     "model=server": ["model.base_url"],
-    "task.samples=3": ["temperature above 0"],
     "prompt=text": ["prompt.system is needed"],
     "fewshot=file": ["fewshot.path"],
     "seed": ["is not key=value"],
@@ -169,3 +175,8 @@ def test_the_examples_in_refusals_work():
             job_of(line)
         example = str(refusal.value).rpartition("for example ")[2].partition(" or,")[0]
         job_of(*example.split())
+
+
+@pytest.mark.parametrize("given", ["model.args={a: {b: 1}, c: [x]}", "model.args.a.b=1", "+model.args.a.b=1"])
+def test_mappings_that_are_the_users_own_take_any_key_with_and_without_a_plus(given):
+    assert job_of("model=hf", "model.pretrained=x", given).model.args["a"] == {"b": 1}

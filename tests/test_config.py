@@ -1,12 +1,16 @@
 from __future__ import annotations
 
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 
 import pytest
-from conftest import ROOT, job_of
+from conftest import ROOT, composed, job_of
 from omegaconf import OmegaConf
 
-from evalsweep.config import decoding_at, parse_temperature, validate
+from evalsweep.compose import check
+from evalsweep.config import JobConfig, decoding_at, parse_temperature, samples_at
+from evalsweep.engine.benchmarks.scorers import sizes
+from evalsweep.engine.models import backends
+from evalsweep.engine.models.backends import acting
 from evalsweep.errors import BadInput
 from evalsweep.identity import config_hash, directory_name, run_name, varying, without_seed
 
@@ -45,10 +49,9 @@ BAD = {
     "decoding.top_p=0.0": {"decoding": {"top_p": 0.0}},
     "decoding.num_beams=4": {"decoding": {"num_beams": 4}},
     "decoding.repetition_penalty=nan": {"decoding": {"repetition_penalty": float("nan")}},
-    "task.samples=3 temperature=0": {"task": {"samples": 3}},
     "task.k=[2] task.samples=1": {"task": {"k": [2]}},
-    "task.k=[1] humaneval": {"task": {"k": [1]}},
-    "pass@10 task.k= task.samples=10": {
+    "task.k=[1]": {"task": {"k": [1]}},
+    "task.k= task.samples=10": {
         "task": {"name": "humaneval", "samples": 5, "k": [1, 10]},
         "temperature": 0.5,
         "decoding": {"do_sample": True},
@@ -83,14 +86,14 @@ def test_validation_refuses_what_the_types_let_through(given):
         changed = replace(getattr(job, key), **value) if isinstance(value, dict) else value
         job = replace(job, **{key: changed})
     with pytest.raises(BadInput) as refusal:
-        validate(job)
+        check(job)
     line = str(refusal.value)
     assert "\n" not in line
     assert all(word.partition("=")[0] in line for word in given.split())
 
 
 def test_the_default_configuration_is_valid():
-    validate(job_of())
+    check(job_of())
 
 
 def test_jobs_share_a_directory_only_where_they_are_the_same_job():
@@ -103,13 +106,13 @@ def test_jobs_share_a_directory_only_where_they_are_the_same_job():
         job_of("model.batch_size=1"),
         job_of("decoding.repetition_penalty=1.1"),
     ]
-    names = [directory_name(asdict(job)) for job in jobs]
+    names = [directory_name(acting(job)) for job in jobs]
     assert len(set(names)) == len(jobs)
-    assert directory_name(asdict(job_of("tracking=off"))) == names[0], "where runs are mirrored to moves no score"
+    assert directory_name(acting(job_of("tracking=off"))) == names[0], "where runs are mirrored to moves no score"
 
 
 def test_the_hash_of_a_configuration_is_stable():
-    job = asdict(job_of())
+    job = acting(job_of("model.batch_size=4", "decoding.repetition_penalty=1.1"))
     assert config_hash(job) == config_hash(dict(reversed(job.items())))
 
 
@@ -133,8 +136,86 @@ def test_run_names_put_first_what_differs():
 
 def test_resampled_shots_belong_to_the_seed_and_fixed_ones_to_the_cell():
     def cell(*overrides: str) -> dict[str, object]:
-        return without_seed(asdict(job_of(*overrides)))
+        return without_seed(acting(job_of(*overrides)))
 
     assert cell("fewshot=resampled", "seed=1") == cell("fewshot=resampled", "seed=2")
     assert cell("seed=1") == cell("seed=2")
     assert cell("fewshot.seed=1") != cell("fewshot.seed=2")
+
+
+@pytest.mark.parametrize(
+    "idle",
+    [
+        ("decoding.top_p=0.9",),
+        ("decoding.top_k=50", "decoding.min_p=0.1"),
+        ("model.base_url=http://localhost:1/v1",),
+        ("model.num_concurrent=9",),
+        ("model.retries=1", "model.timeout=5"),
+        ("task.samples=20",),
+    ],
+    ids=" ".join,
+)
+def test_settings_that_cannot_act_are_named_and_do_not_make_another_job(idle):
+    plain, given = job_of(), job_of(*idle)
+    assert config_hash(acting(given)) == config_hash(acting(plain))
+    if not idle[0].startswith(("task", "model.retries")):
+        assert [line.partition(" ")[0].partition("=")[0] for line in backends.idle(given)] == [
+            o.partition("=")[0] for o in idle
+        ]
+
+
+def test_the_same_settings_make_another_job_where_they_act():
+    at = ("temperature=0.7",)
+    server = ("model=server", "model.pretrained=m", "model.base_url=http://localhost:1/v1/completions")
+    for base, given in (
+        (at, "decoding.top_p=0.9"),
+        (at, "task.samples=20"),
+        (server, "model.num_concurrent=9"),
+        ((), "decoding.repetition_penalty=1.2"),
+    ):
+        assert config_hash(acting(job_of(*base))) != config_hash(acting(job_of(*base, given))), given
+        assert backends.idle(job_of(*base, given)) == []
+
+
+def test_a_key_that_a_later_release_adds_renames_no_job(monkeypatch):
+    before = config_hash(acting(job_of("temperature=0.7", "task.limit=5")))
+    later = job_of("temperature=0.7", "task.limit=5")
+
+    @dataclass
+    class LaterTask(type(later.task)):
+        brand_new: int = 3
+
+    @dataclass
+    class LaterJob(JobConfig):
+        task: LaterTask = field(default_factory=LaterTask)
+
+    monkeypatch.setattr(backends, "JobConfig", LaterJob)
+    values = {f.name: getattr(later, f.name) for f in fields(later)}
+    values["task"] = LaterTask(**{f.name: getattr(later.task, f.name) for f in fields(later.task)})
+    assert config_hash(acting(LaterJob(**values))) == before
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ("model.adapter=DIR", "acts on embedded, hf, vllm"),
+        ("model.dtype=float32", "cannot act on model.kind=server"),
+        ("model.args={a: 1}", "cannot act on model.kind=server"),
+        ("model.revision=x", "cannot act on model.kind=server"),
+    ],
+)
+def test_settings_that_were_meant_to_change_the_model_are_refused_where_they_cannot(given, told):
+    with pytest.raises(BadInput, match="cannot act") as refusal:
+        job_of("model=server", "model.pretrained=m", "model.base_url=http://localhost:1/v1/completions", given)
+    assert told in str(refusal.value)
+
+
+def test_samples_may_differ_by_task_in_one_sweep():
+    with composed("-m", "task=gsm8k,humaneval", "temperature=0.7", "task.samples_of={humaneval: 20, gsm8k: 5}") as plan:
+        assert {job.config.task.name: job.config.task.samples for job in plan.jobs} == {"gsm8k": 5, "humaneval": 20}
+
+
+def test_a_grid_with_temperature_zero_has_one_greedy_answer_there_and_all_elsewhere():
+    with composed("-m", "seed=0,42,123", "temperature=0,0.2", "task=humaneval", "task.samples=20") as plan:
+        found = {(job.config.temperature, samples_at(job.config), tuple(sizes(job.config))) for job in plan.jobs}
+    assert found == {(0.0, 1, (1,)), (0.2, 20, (1, 5, 10))}

@@ -13,14 +13,14 @@ from typing import Any
 
 import pytest
 
-import evalsweep
 from evalsweep import store
 from evalsweep.commands import report
+from evalsweep.engine.benchmarks.benchmark import DEFINITIONS
 from evalsweep.harness_logs.records import read_records
 from evalsweep.harness_logs.samples import read_samples
 from evalsweep.summary.types import Summary
 
-TASKS = Path(evalsweep.__file__).parent / "tasks"
+TASKS = DEFINITIONS
 
 
 def summary_of(folder: Path) -> Summary:

@@ -142,7 +142,7 @@ def test_a_line_that_is_no_sample_is_named_with_its_path(sweep, capsys):
 
 @pytest.mark.parametrize(
     ("content", "why"),
-    [('{"schema": 2, "run_id"', "record.json"), ('{"schema": 77}', "schema 77 is not 2"), ("[]", "schema None")],
+    [('{"schema": 2, "run_id"', "record.json"), ('{"schema": 77}', "schema 77 is not 3"), ("[]", "schema None")],
 )
 def test_a_broken_record_is_named_with_its_path_and_the_rest_is_reported(sweep, capsys, content, why):
     path = sweep / "seed=0_temperature=0" / store.RECORD

@@ -72,7 +72,7 @@ def test_nothing_half_written_is_left_after_a_failure(tmp_path):
     [
         ("{", "Expecting"),
         ("[]", "schema"),
-        (json.dumps({"schema": 99}), "schema 99 is not 2"),
+        (json.dumps({"schema": 99}), "schema 99 is not 3"),
         (json.dumps({"schema": 2}), "fields differ"),
     ],
 )

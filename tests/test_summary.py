@@ -26,6 +26,7 @@ def record(score: float, *overrides: str, answers: str | None = None, started: f
         seeds={"generation": job.seed},
         metrics={name: score, f"{job.task.name}/length": 12.0 + score},
         headline=name,
+        metric_info={name: {"bounds": [0.0, 1.0], "aggregation": "mean", "higher_is_better": True}},
         responses_hash=answers or f"{overrides}",
         started=started,
     )

@@ -260,8 +260,9 @@ def check(job: JobConfig) -> None:
     model, kind = job.model, kind_of(job.model)
     for key in kind.required:
         if not getattr(model, key):
-            needed = ", ".join(f"model.{k} ({w})" for k, w in kind.required.items())
-            raise BadInput(f"model={model.name}", f"{needed} {'are' if ',' in needed else 'is'} needed", kind.example)
+            needed = " and ".join(f"model.{k} ({what})" for k, what in kind.required.items())
+            verb = "are" if len(kind.required) > 1 else "is"
+            raise BadInput(f"model={model.name}", f"{needed} {verb} needed", kind.example)
     for key, value in _changed(model).items():
         if key not in kind.keys and key not in _SUPERFLUOUS:
             known = ", ".join(name for name, other in KINDS.items() if key in other.keys)
