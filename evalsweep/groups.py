@@ -90,8 +90,8 @@ class NumberSearchPath(SearchPathPlugin):
 FREE = tuple(
     f"{group.name}.{key.name}"
     for group in fields(JobConfig)
-    if is_dataclass(group.default_factory)
-    for key in fields(group.default_factory)
+    if is_dataclass(kind := group.default_factory)
+    for key in fields(kind)  # type: ignore[arg-type]
     if str(key.type).startswith("dict[")
 )
 

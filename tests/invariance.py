@@ -73,7 +73,7 @@ class Study:
         job = self.job("beside", rows)
         other = harness.build(job_of("task=sample", *[s for s in self.settings if not s.startswith("task.")]))
         built = harness.build(job)
-        loaded = resident.load(job.model, job.seed)
+        loaded = resident.load(job)
         results = lm_eval.evaluate(
             lm=loaded.lm,
             task_dict=TaskManager(include_defaults=False).load([other.root, built.root]),

@@ -116,7 +116,7 @@ def test_two_begin_tokens_or_none_are_flagged(model_copy):
     settings = json.loads((model_copy / "tokenizer_config.json").read_text())
     (model_copy / "tokenizer_config.json").write_text(json.dumps(settings | {"add_bos_token": True}))
     without = found(*own, "task.max_gen_toks=1")
-    tokens = resident.load(job_of(*own).model, 0).lm.tok_encode(without.samples[0].prompt)
+    tokens = resident.load(job_of(*own)).lm.tok_encode(without.samples[0].prompt)
     assert tokens[0] != 1, "transformers now heeds add_bos_token"
     assert alarm(without, "missing_bos").count == 4
 
@@ -132,7 +132,7 @@ def test_a_tokenizer_that_puts_its_begin_token_raises_no_alarm(model_copy):
     (model_copy / "tokenizer.json").write_text(json.dumps(tokenizer))
     own = ("model=hf", f"model.pretrained={model_copy}")
     once = found(*own, "task.max_gen_toks=1")
-    assert resident.load(job_of(*own).model, 0).lm.tok_encode(once.samples[0].prompt)[0] == 1
+    assert resident.load(job_of(*own)).lm.tok_encode(once.samples[0].prompt)[0] == 1
     assert not kinds(once) & {"double_bos", "missing_bos"}
     # the template's own BOS is not joined by the tokenizer's
     assert "double_bos" not in kinds(found(*own, "model.apply_chat_template=true"))

@@ -55,7 +55,7 @@ def model_of(config):
 def generated(model, rows, temperature, samples=1):
     found: dict[tuple[str, int], list[int]] = {}
     settings = Settings(3, temperature, 12, (), frozenset({2}), 1e-3)
-    generator = Generator(model, lambda tokens: " ".join(map(str, tokens)), 0, Rounding())
+    generator = Generator(model, lambda _, tokens: " ".join(map(str, tokens)), 0, Rounding())
     generator.check(PROMPTS[0])
     requests = [Request(str(p), p, n, 0) for p in PROMPTS for n in range(samples)]
     generator.generate(requests, settings, rows, lambda r, new, _: found.__setitem__((r.prompt, r.sample), new))

@@ -186,7 +186,7 @@ def test_the_embedded_model_is_converted_once(model_folder, monkeypatch):
 
 def test_the_model_stays_loaded_between_jobs():
     job = job_of()
-    assert resident.load(job.model, 0).lm is resident.load(job_of("seed=5", "model.batch_size=4").model, 5).lm
+    assert resident.load(job).lm is resident.load(job_of("seed=5", "model.batch_size=4")).lm
 
 
 def test_weights_that_are_missing_are_refused_and_not_made_up(model_copy):
@@ -272,7 +272,7 @@ def test_an_empty_prompt_is_answered_from_the_begin_token(tmp_path):
 
 def test_an_end_token_is_no_part_of_the_answer_even_where_it_is_not_special(model_copy):
     settings = json.loads((model_copy / "generation_config.json").read_text())
-    space = resident.load(job_of().model, 0).lm.tok_encode(" ")[0]
+    space = resident.load(job_of()).lm.tok_encode(" ")[0]
     (model_copy / "generation_config.json").write_text(json.dumps(settings | {"eos_token_id": [2, space]}))
     cut = found("model=hf", f"model.pretrained={model_copy}")
     assert cut.decoding["sent"][0]["end_tokens"] == sorted([2, space])

@@ -27,7 +27,7 @@ PROMPTS = [
 @pytest.fixture(scope="module")
 def lm():
     job = job_of()
-    return resident.load(job.model, 0).lm
+    return resident.load(job).lm
 
 
 def settings(**changes):
@@ -40,7 +40,7 @@ def texts(lm, prompts=PROMPTS, samples=1, rows=4, rounding=None, model=None, end
     """(prompt, sample) to its tokens."""
     found: dict[tuple[str, int], list[int]] = {}
     wanted = [Request(p, tuple(lm.tok_encode(p)), n, 0) for p in prompts for n in range(samples)]
-    generator = Generator(model or lm.model, lm._with_special_tokens, 2, rounding or Rounding())
+    generator = Generator(model or lm.model, lm.text.marked, 2, rounding or Rounding())
 
     def tell(request, new, ended):
         assert (request.prompt, request.sample) not in found
@@ -210,7 +210,7 @@ def test_samples_share_one_prefill_and_finished_rows_leave(lm, monkeypatch):
         shapes.append(tuple(input_ids.shape))
         return original(self, input_ids=input_ids, **kwargs)
 
-    generator_known = Generator(lm.model, lm._with_special_tokens, 2, Rounding())._known
+    generator_known = Generator(lm.model, lm.text.marked, 2, Rounding())._known
     monkeypatch.setattr(type(lm.model), "forward", forward)
     monkeypatch.setattr(
         "evalsweep.engine.models.generation.inspect.signature", lambda _: type("S", (), {"parameters": generator_known})

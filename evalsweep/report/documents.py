@@ -180,7 +180,16 @@ def _texts(row: list[Sample | None]) -> dict[str, Any]:
         "answers": [None if s is None else [a if isinstance(a, str) else _number(a) for a in s.responses] for s in row],
         "outcomes": [None if s is None else s.outcomes for s in row],
         "flags": [None if s is None else s.flags for s in row],
+        "thinking": [None if s is None else s.thinking for s in row],
+        "readings": [None if s is None else [_reading(r) for r in s.readings] for s in row],
     }
+
+
+def _reading(reading: dict[str, Any] | None) -> list[Any] | None:
+    """Give what was read from an answer: the value, where it stands in the text (from, to), and the doubt."""
+    if reading is None:
+        return None
+    return [reading.get("value"), reading.get("start", -1), reading.get("end", -1), reading.get("doubt")]
 
 
 def _question(sample: Sample, length: int) -> str:

@@ -199,12 +199,31 @@
       if (answers === null) return void make(run, "p", "not answered in this run");
       for (const flag of texts.flags[i]) text(make(run, "span", null, "flag"), flag);
       answers.forEach((answer, n) => {
+        const thought = texts.thinking[i][n];
+        if (thought) {
+          const box = make(run, "details", null, "thinking");
+          text(make(box, "summary"), "Thinking, not scored");
+          text(make(box, "pre"), thought).dir = "auto";
+        }
         const shown = typeof answer === "number" ? `choice ${n + 1}: log-likelihood ${answer}` : answer === null ? "–" : answer;
-        text(make(run, "pre"), shown).dir = "auto";
+        const reading = texts.readings[i][n];
+        marked(make(run, "pre"), shown, reading).dir = "auto";
+        if (reading) text(make(run, "small"), `read as ${reading[0]}` + (reading[3] ? `; doubtful: ${reading[3]}` : ""));
+        else if (texts.readings[i].length) text(make(run, "small"), "nothing was read from it");
         const outcome = texts.outcomes[i][n];
         if (outcome) text(make(run, "small"), outcome);
       });
     });
+  }
+
+  // The words that were read stand out; their place is counted in letters, not in UTF-16 units.
+  function marked(element, shown, reading) {
+    if (!reading || reading[1] < 0) return text(element, shown);
+    const letters = Array.from(shown);
+    text(element, letters.slice(0, reading[1]).join(""));
+    text(make(element, "mark"), letters.slice(reading[1], reading[2]).join(""));
+    text(element, letters.slice(reading[2]).join(""));
+    return element;
   }
 
   // Whole cells by their name, single runs by their seed.
