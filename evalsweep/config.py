@@ -54,7 +54,7 @@ class TaskConfig:
     scorer: str | None = None  # lm_eval | numeric | code | math_verify; default: the benchmark's own, else lm_eval
     include_path: str | None = None  # folder with definitions of tasks for lm_eval, as of its flag --include_path
     data: str | None = None  # folder with <split>.jsonl; default: bundled files or the hub
-    limit: int | None = None  # documents a task (a subject of MMLU is a task); default: all
+    limit: int | None = None  # documents a task (a subject of a group is a task); default: all
     num_fewshot: int | None = None  # default: the task's own
     samples: int = 1  # answers per document; at temperature 0 there is one
     samples_of: dict[str, int] = field(default_factory=dict)  # by the name of the task, in place of samples

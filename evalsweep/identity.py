@@ -63,7 +63,7 @@ def describe(config: Mapping[str, Any], keys: Iterable[str]) -> dict[str, Any]:
 
 
 def run_name(config: Mapping[str, Any], keys: Iterable[str]) -> str:
-    """What differs comes first, for tables that cut names: `t=0.2 s=42 gsm8k`."""
+    """What differs comes first, for tables that cut names: `t=0.2 s=42 sample`."""
     short = {"temperature": "t", "seed": "s"}
     values = describe(config, keys)
     rank = {"temperature": 0, "seed": 1}

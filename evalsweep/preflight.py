@@ -39,10 +39,10 @@ def check(jobs: Sequence[JobConfig]) -> None:
             check_name(name, folder)
 
 
-def _need(key: str, path: str, kind: str, example: str) -> None:
+def _need(key: str, path: str, what: str, example: str) -> None:
     there = Path(path).expanduser()
-    if not (there.is_dir() if kind == "folder" else there.is_file()):
-        raise BadInput(f"{key}={path}", f"there is no such {kind}", example)
+    if not (there.is_dir() if what == "folder" else there.is_file()):
+        raise BadInput(f"{key}={path}", f"there is no such {what}", example)
 
 
 def _need_sandbox(job: JobConfig) -> None:

@@ -106,10 +106,7 @@ def test_the_length_of_a_prompt_that_nobody_counts_is_null_and_said():
 
 
 def test_right_code_in_a_fence_passes_on_both_forms_of_humaneval():
-    code = "def has_close_elements(numbers, threshold):\n    return any(abs(a - b) < threshold for i, a in enumerate(numbers) for b in numbers[i + 1:])\n"
-    answer = (
-        f"Here it is:\n\n```python\nfrom typing import List\n\n{code}```\n\nIt compares all pairs.\n\ndef other(): pass"
-    )
+    answer = f"Here it is:\n\n```python\nimport math\n\n{CLOSE}```\n\nIt sorts them first.\n\ndef other(): pass"
     for task in ("humaneval", "humaneval_instruct"):
         own = (f"task={task}", "task.limit=1")
         with endpoint(lambda _: said(answer)) as (url, seen):

@@ -18,7 +18,7 @@ from evalsweep.terminal import complain, progress, say, width
 
 OK, FAILED = 0, 1
 USAGE = (
-    "evalsweep audit KEY=VALUE ..., the keys of a single job; for example evalsweep audit task=gsm8k temperature=0.7"
+    "evalsweep audit KEY=VALUE ..., the keys of a single job; for example evalsweep audit task=sample temperature=0.7"
 )
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from evalsweep import inputs
 from evalsweep.commands.arguments import Parser, in_one_line
+from evalsweep.engine.benchmarks.benchmark import benchmarks
 from evalsweep.errors import BadInput
 from evalsweep.report import words
 from evalsweep.report.plan import Plan, Speed, terminal
@@ -16,7 +17,7 @@ from evalsweep.summary.types import Cell, Comparison, Summary
 from evalsweep.terminal import complain, say, width
 
 OK = 0
-SIZES = {"gsm8k": 1319, "humaneval": 164, "mmlu": 14042, "sample": 60, "sample_choice": 40}  # their test splits
+SIZES = {name: benchmark.documents for name, benchmark in benchmarks().items() if benchmark.documents}
 ALIKE = 0.8  # correlation of documents between two versions of a model, where it is not measured
 
 

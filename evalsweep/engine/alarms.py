@@ -39,13 +39,13 @@ _GENERATED = ("empty", "capped", "unparsed")
 def of_samples(job: JobConfig, samples: list[Sample]) -> list[Alarm]:
     """One alarm for each flag that any sample carries."""
     found = []
-    for kind, words in _FLAGS.items():
-        flagged = [s for s in samples if kind in s.flags]
+    for flag, words in _FLAGS.items():
+        flagged = [s for s in samples if flag in s.flags]
         if not flagged:
             continue
         worst = sorted(flagged, key=lambda s: -s.lost.get("tokens", 0) - s.lost.get("shots", 0))
         # a prompt that was cut after all its shots were dropped lost these to the dropping
-        cut = [s for s in flagged if not (kind == "truncated" and "dropped_shots" in s.flags)]
+        cut = [s for s in flagged if not (flag == "truncated" and "dropped_shots" in s.flags)]
         lost = {
             "tokens": max(s.lost.get("tokens", 0) for s in flagged),
             "shots": max((s.lost.get("shots", 0) for s in cut), default=0),
@@ -53,7 +53,7 @@ def of_samples(job: JobConfig, samples: list[Sample]) -> list[Alarm]:
         text = words.format(task=job.task.name, samples=job.task.samples, **lost)
         found.append(
             Alarm(
-                kind,
+                flag,
                 f"{len(flagged)} of {len(samples)} {text}",
                 len(flagged),
                 len(samples),

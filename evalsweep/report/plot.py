@@ -25,10 +25,10 @@ def pictures(summary: Summary) -> dict[str, bytes]:
     if summary.cells:
         figures = {"scores": _scores(summary), "temperature": _temperature(summary), "variance": _variance(summary)}
     return {
-        f"{name}.{kind}": _saved(figure, kind)
+        f"{name}.{suffix}": _saved(figure, suffix)
         for name, figure in figures.items()
         if figure is not None
-        for kind in FORMATS
+        for suffix in FORMATS
     }
 
 
@@ -44,13 +44,13 @@ def _figure(title: str, rows: float) -> tuple[Figure, Any]:
     return figure, axes
 
 
-def _saved(figure: Figure, kind: str) -> bytes:
+def _saved(figure: Figure, suffix: str) -> bytes:
     import matplotlib as mpl
 
     out = io.BytesIO()
     # the same numbers make the same bytes: no date, and names that are not random
     with mpl.rc_context({"svg.hashsalt": "evalsweep"}):
-        figure.savefig(out, format=kind, metadata={"Date": None} if kind == "svg" else None)
+        figure.savefig(out, format=suffix, metadata={"Date": None} if suffix == "svg" else None)
     return out.getvalue()
 
 

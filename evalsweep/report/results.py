@@ -10,7 +10,7 @@ from evalsweep.summary.types import Cell, Summary
 
 
 def results(summary: Summary) -> dict[str, Any]:
-    """`{"gsm8k": {"mean", "std", "median", "runs", "ci_low", "ci_high", ...}}`.
+    """`{"sample": {"mean", "std", "median", "runs", "ci_low", "ci_high", ...}}`.
 
     An entry shows the task's first cell; where the sweep has more cells of a task, `cells` lists them all and `cell`
     says which one the entry shows. Runs of different cells are never pooled: a mean over two temperatures is a score of

@@ -134,7 +134,7 @@ def _dead_axes(records: Sequence[Record], keys: Sequence[str]) -> list[str]:
         option = key.removesuffix(".name")
         for task in dict.fromkeys(str(r.config["task"]["name"]) for r in records):
             own = [r for r in records if r.config["task"]["name"] == task]
-            if option == "temperature" and any(a.kind == "dead_temperature" for r in own for a in r.alarms):
+            if option == "temperature" and "dead_temperature" in {a.kind for r in own for a in r.alarms}:
                 continue  # said already
             alike: dict[str, list[Record]] = {}
             for record in own:

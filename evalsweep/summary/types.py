@@ -38,7 +38,7 @@ class Metric:
 
 @dataclass(frozen=True)
 class Group:
-    """A group of documents, such as an MMLU subject, in one cell."""
+    """A group of documents, such as a subject, in one cell."""
 
     name: str
     questions: Estimate
@@ -86,7 +86,7 @@ class Cell:
 
     @property
     def name(self) -> str:
-        """The task and what differs: `gsm8k, temperature 0.2`."""
+        """The task and what differs: `sample, temperature 0.2`."""
         return ", ".join([self.task, *(f"{k} {shown(v)}" for k, v in self.differs.items())])
 
 

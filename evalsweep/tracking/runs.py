@@ -124,7 +124,7 @@ def push_summary(
 
 
 def metric_names(names: Iterable[str]) -> dict[str, str]:
-    """Metrics in the letters that MLflow allows: `gsm8k/exact_match,strict-match` is `gsm8k/exact_match/strict-match`.
+    """Metrics in the letters that MLflow allows: `sample/exact_match,number` is `sample/exact_match/number`.
 
     `,` becomes `/`, `@` becomes `_at_`, and any other letter that MLflow refuses its code. Different names stay
     different: where two would become one, or a name is too long, a hash is added.

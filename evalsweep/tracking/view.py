@@ -20,7 +20,7 @@ log = logging.getLogger(__name__)
 
 
 def save(client: Any, experiment: str, parent: str, columns: Sequence[str]) -> None:
-    """Save the view "last sweep": its jobs with `columns` such as "metrics.`gsm8k/acc`", ordered by the first."""
+    """Save the view "last sweep": its jobs with `columns` such as "metrics.`sample/acc`", ordered by the first."""
     state = {
         "searchFilter": f"tags.`mlflow.parentRunId` = '{parent}'",
         "orderByKey": columns[0],  # ordered by time, MLflow would fold the jobs under their parent

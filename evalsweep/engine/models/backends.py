@@ -109,6 +109,7 @@ _EVERY = (
     *("name", "kind", "pretrained", "max_length"),
     *("apply_chat_template", "template_args", "thinking", "max_thinking_toks"),
 )
+_OF_THE_JOB = ("name", "apply_chat_template", "template_args", "thinking", "max_thinking_toks")
 _WEIGHTS = (
     *("revision", "tokenizer", "dtype", "device", "batch_size", "tie_tolerance", "parallelize", "trust_remote_code"),
     *("adapter", "attn_implementation", "gguf_file", "args"),
@@ -132,6 +133,7 @@ class Kind:
         example: overrides that work.
         package: what must be installed beside evalsweep, as (import name, how to get it).
         resident: whether the model stays in memory between the jobs of a process.
+        of_the_job: keys that are set anew for each job: the same weights in memory serve all of them.
         looks: whether the module has `look(job)`, which finds before the first job what could not but fail.
     """
 
@@ -142,6 +144,7 @@ class Kind:
     example: str = ""
     package: tuple[str, str] | None = None
     resident: bool = False
+    of_the_job: frozenset[str] = frozenset((*_OF_THE_JOB, "batch_size", "tie_tolerance"))
     looks: bool = False
 
 
@@ -197,6 +200,7 @@ KINDS: dict[str, Kind] = {
         "model=vllm model.pretrained=HuggingFaceTB/SmolLM2-135M-Instruct",
         package=("vllm", "pip install 'evalsweep[vllm]'"),
         resident=True,
+        of_the_job=frozenset(_OF_THE_JOB),
     ),
     "lm_eval": Kind(
         "foreign",

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from lm_eval.api.instance import Instance
 
-from evalsweep.engine.models.thinking import part
+from evalsweep.engine.models.text import cut
+from evalsweep.engine.models.thinking import part, quiet_regions
 
 STOPPED, ENDED, CAPPED = "stop string", "end token", "length"
 
@@ -62,6 +63,19 @@ class Answers:
         if settings not in self.sent:
             self.sent.append(settings)
 
+    def quiet(self, text: str, asked: Mapping[str, Any], opened: bool) -> list[tuple[int, int]]:
+        """Find where the stop strings of a request do not count: in thought, and in fenced code where it says so."""
+        return quiet_regions(text, self.tags, opened, not asked.get("stop_in_fences", True))
+
+    def cut(self, text: str, asked: Mapping[str, Any], opened: bool) -> str:
+        """Cut an answer before its first stop string that counts."""
+        return cut(text, stops(asked), lambda said: self.quiet(said, asked, opened))
+
+    def is_within_quiet(self, text: str, asked: Mapping[str, Any], opened: bool) -> bool:
+        """Tell whether an answer that was stopped elsewhere ends where stop strings do not count."""
+        mark = "\N{REPLACEMENT CHARACTER}"  # one letter more: is it still within?
+        return any(end == len(text) + 1 for _, end in self.quiet(text + mark, asked, opened))
+
     def keep(
         self, instance: Instance, sample: int, text: str, ended: str, opened: bool = False, thought: str | None = None
     ) -> str:
@@ -79,6 +93,12 @@ class Answers:
         if not parted.finished or (thought and ended == CAPPED and not parted.answer.strip()):
             self.unfinished.add(key)
         return parted.answer
+
+
+def stops(asked: Mapping[str, Any]) -> list[str]:
+    """Give the stop strings of a request's settings."""
+    until = asked.get("until") or []
+    return [until] if isinstance(until, str) else [word for word in until if word]
 
 
 def sample_numbers(requests: Sequence[Instance]) -> list[int]:

@@ -10,11 +10,6 @@ from dataclasses import asdict, replace
 from evalsweep.config import JobConfig
 from evalsweep.engine.models.backends import Loaded, kind_of
 
-# Keys that `begin` sets anew for each job: the same weights serve all of them.
-OF_THE_JOB = (
-    *("batch_size", "name", "apply_chat_template", "template_args", "tie_tolerance", "thinking", "max_thinking_toks"),
-)
-
 _resident: dict[str, Loaded] = {}
 
 
@@ -28,7 +23,7 @@ def load(job: JobConfig) -> Loaded:
     if not kind.resident:
         loaded: Loaded = module.load(job)
         return replace(loaded, identity={**loaded.identity, **loaded.lm.begin(job)})
-    shared = {k: v for k, v in asdict(job.model).items() if k not in OF_THE_JOB}
+    shared = {k: v for k, v in asdict(job.model).items() if k not in kind.of_the_job}
     key = json.dumps(shared, sort_keys=True)
     if key not in _resident:
         _resident.clear()

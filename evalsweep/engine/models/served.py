@@ -13,9 +13,7 @@ from lm_eval.api.instance import Instance
 from evalsweep.config import DecodingConfig, JobConfig
 from evalsweep.engine.models.backends import Capabilities
 from evalsweep.engine.models.client import Client
-from evalsweep.engine.models.requests import CAPPED, ENDED, Answers, sample_numbers
-from evalsweep.engine.models.text import cut
-from evalsweep.engine.models.thinking import FENCE, quiet_regions
+from evalsweep.engine.models.requests import CAPPED, ENDED, Answers, sample_numbers, stops
 from evalsweep.errors import BadInput
 from evalsweep.provenance import text_hash
 from evalsweep.record import Alarm
@@ -66,7 +64,7 @@ class Served(abc.ABC):
     def choice_of(self, choice: dict[str, Any]) -> Choice:
         """Read one choice of an answer. Errors: KeyError, TypeError, ValueError for another form."""
 
-    def opens_thinking(self, prompt: str) -> bool:
+    def opens_thinking(self, prompt: str, tags: Sequence[str]) -> bool:
         """Tell whether the prompt, as it is sent, ends within the thinking part."""
         return False
 
@@ -91,15 +89,15 @@ class Served(abc.ABC):
 
         def done(position: int, answer: dict[str, Any]) -> None:
             found = self._read(answer)
-            if self._was_cut_too_early(requests[position], found):
+            if self._stopped_too_early(requests[position], found):
                 again.append(position)
             else:
                 keep(position, found)
 
         def keep(position: int, found: Choice) -> None:
             request = requests[position]
-            opened = self.opens_thinking(str(request.args[0]))
-            text = self._cut(request, found.text, opened)
+            opened = self.opens_thinking(str(request.args[0]), self.answers.tags)
+            text = self.answers.cut(found.text, request.args[1], opened)
             answers[position] = self.answers.keep(request, samples[position], text, found.ended, opened, found.thought)
             self.cache_hook.add_partial("generate_until", request.args, answers[position])
 
@@ -114,7 +112,7 @@ class Served(abc.ABC):
         neutral: dict[str, Any] = {f: getattr(DecodingConfig(), f) for f in DecodingConfig.__dataclass_fields__}
         # what every such interface knows is always stated; further settings only where they were asked for
         more = {k: v for k, v in asked.items() if k not in _NOT_SENT and v != neutral.get(k)}
-        stop = _stops(asked)
+        stop = stops(asked)
         body = {
             "model": self.model.pretrained,
             **self.prompt_of(request),
@@ -140,23 +138,11 @@ class Served(abc.ABC):
                 f"this is no answer of such an endpoint ({type(e).__name__}: {e}): {str(answer)[:200]}",
             ) from e
 
-    def _was_cut_too_early(self, request: Instance, found: Choice) -> bool:
-        """Tell whether the server stopped at a stop string where it does not count: in thought, or in fenced code."""
-        asked = request.args[1]
-        if found.ended == CAPPED or not _stops(asked):
+    def _stopped_too_early(self, request: Instance, found: Choice) -> bool:
+        if found.ended == CAPPED or not stops(request.args[1]):
             return False
-        opened = self.opens_thinking(str(request.args[0]))
-        regions = quiet_regions(found.text, self.answers.tags, opened, not asked.get("stop_in_fences", True))
-        in_fence = not asked.get("stop_in_fences", True) and found.text.count(FENCE) % 2 == 1
-        return in_fence or any(end == len(found.text) and not self._closed(found.text) for _, end in regions)
-
-    def _closed(self, text: str) -> bool:
-        return bool(self.answers.tags) and text.endswith(self.answers.tags[1])
-
-    def _cut(self, request: Instance, text: str, opened: bool) -> str:
-        asked = request.args[1]
-        fences = not asked.get("stop_in_fences", True)
-        return cut(text, _stops(asked), lambda said: quiet_regions(said, self.answers.tags, opened, fences))
+        opened = self.opens_thinking(str(request.args[0]), self.answers.tags)
+        return self.answers.is_within_quiet(found.text, request.args[1], opened)
 
     def _length(self) -> int | None:
         """Ask the server for the model's length, which vLLM and some others tell in their list of models."""
@@ -189,8 +175,3 @@ def identity_of(served: Served, where: str) -> dict[str, Any]:
 def ended_by(reason: Any) -> str:
     """Tell how an answer ended from a server's finish_reason."""
     return CAPPED if reason == "length" else ENDED
-
-
-def _stops(asked: dict[str, Any]) -> Sequence[str]:
-    until = asked.get("until") or []
-    return [until] if isinstance(until, str) else [word for word in until if word]

@@ -92,10 +92,10 @@ class Prompts:
 
     def _over(self, doc: dict[str, Any], prompt: Any) -> int:
         """By how many tokens the prompt is too long, so that lm_eval cuts it from the left; 0 where that is unknown."""
-        kind, config = self.task.OUTPUT_TYPE, self.task.config
-        if self.tokens.length is None or kind == "loglikelihood_rolling":  # which goes through a text window by window
+        asks, config = self.task.OUTPUT_TYPE, self.task.config
+        if self.tokens.length is None or asks == "loglikelihood_rolling":  # which goes through a text window by window
             return 0
-        if kind == "generate_until":
+        if asks == "generate_until":
             answer = int(config.generation_kwargs["max_gen_toks"]) + self.thinking_toks
             return self.tokens.over([prompt], self.tokens.length - answer)
         if isinstance(prompt, list):  # a context for each choice, and one ending for all

@@ -144,7 +144,7 @@ class Harness(Shots):
 def pin(task: Any, fewshot: FewshotConfig, num_fewshot: int | None) -> None:
     """Replace the sampler of an lm_eval task.
 
-    `fixed` keeps the order of tasks that publish one (`first_n`, as MMLU does) and draws once with `fewshot.seed`
+    `fixed` keeps the order of tasks that publish one (`first_n`) and draws once with `fewshot.seed`
     for the others; `resampled` draws with the job's seed for all; `per_document` draws for each document; `file` takes
     the file's lines in order; `harness` leaves the draw to lm_eval.
 

@@ -1,0 +1,257 @@
+"""vLLM in this process as the model: continuous batching, prefix caching, a seed for each answer.
+
+Measured with vLLM 0.32 on a CPU: the n answers of one request with seed s are those of n requests with seeds s, s + 1,
+..., and in float32 neither company nor order changes them. `docs/log.md` has the figures.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from lm_eval.api.instance import Instance
+from transformers import AutoConfig
+
+from evalsweep.config import JobConfig, ModelConfig
+from evalsweep.engine.models.backends import Loaded, kind_of
+from evalsweep.engine.models.requests import CAPPED, ENDED, STOPPED, Answers, sample_numbers, stops
+from evalsweep.engine.models.text import Detokenizer
+from evalsweep.engine.models.tokenized import Tokenized
+from evalsweep.errors import BadInput, first_line
+from evalsweep.provenance import files_hash, text_hash, value_hash
+from evalsweep.record import Alarm
+
+SEEDS = "SHA-256 of seed|prompt, first 64 bits modulo 2**31, plus the number of the sample"
+COLDEST = 0.01  # vLLM raises smaller temperatures to this one
+INVARIANT = "VLLM_BATCH_INVARIANT"
+
+
+class Vllm(Tokenized):
+    """A model in vLLM. `llm` is vLLM's own object, `lora` its request for an adapter, or None."""
+
+    answers: Answers
+
+    def __init__(self, llm: Any, lora: Any, model: ModelConfig) -> None:
+        super().__init__()
+        self.llm, self.lora = llm, lora
+        self.tokenizer = llm.get_tokenizer()
+        self.text = Detokenizer(self.tokenizer)
+        self.max_length = int(llm.llm_engine.model_config.max_model_len)
+        self.can = replace(kind_of(model).can, deterministic=True if is_invariant() else None)
+
+    def begin(self, job: JobConfig) -> dict[str, Any]:
+        """Get ready for a job; see `backends.Backend`. Errors: BadInput for a temperature that vLLM would change."""
+        if 0 < job.temperature < COLDEST:
+            raise BadInput(
+                f"temperature={job.temperature:g} model=vllm", f"vLLM would raise it to {COLDEST}", "temperature=0.01"
+            )
+        self.seed, self.thinking_toks = job.seed, job.model.max_thinking_toks or 0
+        self.answers = Answers(job.model.thinking)
+        self.generated = 0
+        return self.begin_template(job)
+
+    def numbers(self) -> dict[str, float | None]:
+        """Report the tokens that were generated."""
+        return {"tokens": float(self.generated)}
+
+    def details(self) -> dict[str, Any]:
+        """Report how answers get their seeds."""
+        return {"request_seeds": SEEDS}
+
+    def alarms(self, job: JobConfig) -> list[Alarm]:
+        """Report that answers may depend on their company, where vLLM does not promise that they do not."""
+        if self.can.deterministic:
+            return []
+        line = (
+            f"vLLM's answers of {job.task.name} may depend on what is computed beside them: {INVARIANT}=1 prevents "
+            "that, on a GPU of compute capability 8.0 or more"
+        )
+        return [Alarm("batch_dependent", line)]
+
+    def generate_until(self, requests: list[Instance], disable_tqdm: bool = False) -> list[str]:
+        answers = [""] * len(requests)
+        groups: dict[tuple[str, str], list[int]] = {}  # the samples of a prompt are one request
+        for position, request in enumerate(requests):
+            groups.setdefault((request.args[0], repr(request.args[1])), []).append(position)
+        samples = sample_numbers(requests)
+        ordered = [sorted(positions, key=lambda i: samples[i]) for positions in groups.values()]
+        again = self._ask(ordered, requests, samples, answers, stopping=True)
+        self._ask(again, requests, samples, answers, stopping=False)
+        return answers
+
+    def _ask(
+        self,
+        groups: Sequence[list[int]],
+        requests: list[Instance],
+        samples: list[int],
+        answers: list[str],
+        stopping: bool,
+    ) -> list[list[int]]:
+        """Answer groups of requests, a prompt each; give those that were stopped where stop strings do not count."""
+        if not groups:
+            return []
+        prompts, settings = [], []
+        for group in groups:
+            asked = requests[group[0]].args[1]
+            prompts.append({"prompt_token_ids": self._prompt(str(requests[group[0]].args[0]), asked)})
+            settings.append(self._settings(requests[group[0]], [samples[i] for i in group], stopping))
+        found = self.llm.generate(prompts, settings, use_tqdm=False, lora_request=self.lora)
+        again = []
+        for group, prompt, output in zip(groups, prompts, found, strict=True):
+            early = []
+            for position, choice in zip(group, sorted(output.outputs, key=lambda o: o.index), strict=True):
+                request, asked = requests[position], requests[position].args[1]
+                opened = self.opens_thinking(str(request.args[0]), self.answers.tags)
+                text, ended = self._text(prompt["prompt_token_ids"], choice)
+                if stopping and ended == STOPPED and self.answers.is_within_quiet(text, asked, opened):
+                    early.append(position)
+                    continue
+                self.generated += len(choice.token_ids)
+                text = self.answers.cut(text, asked, opened)
+                answers[position] = self.answers.keep(request, samples[position], text, ended, opened)
+                self.cache_hook.add_partial("generate_until", request.args, answers[position])
+            again += [[position] for position in early]
+        return again
+
+    def _prompt(self, prompt: str, asked: dict[str, Any]) -> list[int]:
+        room = int(self.max_length or 0) - int(asked["max_gen_toks"]) - self.thinking_toks
+        tokens = self.encode(prompt) or [self.prefix_token_id]
+        return tokens[-room:]
+
+    def _settings(self, request: Instance, samples: list[int], stopping: bool) -> Any:
+        from vllm import SamplingParams
+
+        asked = dict(request.args[1])
+        warm = bool(asked["do_sample"])
+        stop = stops(asked) if stopping else []
+        sent: dict[str, Any] = {
+            "temperature": float(asked["temperature"]) if warm else 0.0,
+            **{k: v for k, v in asked.items() if k in ("top_p", "top_k", "min_p", "repetition_penalty")},
+            "max_tokens": int(asked["max_gen_toks"]) + self.thinking_toks,
+            "stop": stop,
+        }
+        self.answers.note_sent({**sent, "max_thinking_toks": self.thinking_toks or None})
+        base = int(text_hash(f"{self.seed}|{request.args[0]}"), 16) % 2**31
+        return SamplingParams(
+            **sent,
+            n=len(samples),
+            seed=base + samples[0] if warm else None,
+            skip_special_tokens=False,
+            spaces_between_special_tokens=False,
+        )
+
+    def _text(self, prompt: list[int], choice: Any) -> tuple[str, str]:
+        """Give an answer's text and how it ended; vLLM's own text is not used: special tokens must be told apart."""
+        tokens = list(choice.token_ids)
+        ended = CAPPED if choice.finish_reason == "length" else ENDED
+        if isinstance(choice.stop_reason, str):
+            ended = STOPPED
+        elif ended == ENDED and tokens:
+            tokens.pop()  # the end token
+        if set(self.answers.tags) & set(self.tokenizer.all_special_tokens):
+            text = self.text.marked(prompt, tokens)
+            for mark in set(self.tokenizer.all_special_tokens) - set(self.answers.tags):
+                text = text.replace(mark, "")
+            return text, ended
+        return self.text.plain(prompt, tokens), ended
+
+    def _loglikelihood_tokens(
+        self, requests: list[Any], disable_tqdm: bool = False, **_: Any
+    ) -> list[tuple[float, bool]]:
+        """Score continuations: each request is (its texts, ids of the context, ids of the continuation)."""
+        from vllm import SamplingParams
+
+        room = int(self.max_length or 0) - 1  # vLLM wants to write a token
+        prompts = [{"prompt_token_ids": [*context, *continuation][-room:]} for _, context, continuation in requests]
+        settings = SamplingParams(temperature=0.0, max_tokens=1, prompt_logprobs=1)
+        found = self.llm.generate(prompts, settings, use_tqdm=False, lora_request=self.lora)
+        answers = []
+        for (texts, _context, continuation), output in zip(requests, found, strict=True):
+            ids = output.prompt_token_ids[-len(continuation) :]
+            entries = [at[token] for at, token in zip(output.prompt_logprobs[-len(ids) :], ids, strict=True)]
+            answers.append((float(sum(e.logprob for e in entries)), all(e.rank == 1 for e in entries)))
+            self.cache_hook.add_partial("loglikelihood", texts, answers[-1])
+        return answers
+
+
+def is_invariant() -> bool:
+    """Tell whether vLLM is asked to make answers independent of their batch."""
+    return os.environ.get(INVARIANT, "0") == "1"
+
+
+def load(job: JobConfig) -> Loaded:
+    """Load a model into vLLM.
+
+    Errors: BadInput, one line, for whatever cannot be loaded.
+    """
+    model = job.model
+    on_gpu = torch.cuda.is_available()
+    if on_gpu and torch.cuda.get_device_capability() >= (8, 0):
+        os.environ.setdefault(INVARIANT, "1")
+    os.environ.setdefault("VLLM_ENABLE_V1_MULTIPROCESSING", "0")  # else a caller needs `if __name__ == "__main__"`
+    os.environ.setdefault("VLLM_NO_USAGE_STATS", "1")
+    if not on_gpu:
+        os.environ.setdefault("VLLM_CPU_OMP_THREADS_BIND", "nobind")  # threads bound to busy cores wait for each other
+    path = Path(str(model.pretrained)).expanduser()
+    source = str(path) if path.is_dir() else str(model.pretrained)
+    try:
+        import vllm
+        from vllm.lora.request import LoRARequest
+
+        settings = _settings(model, source, on_gpu)
+        llm = vllm.LLM(**settings)
+    except Exception as e:  # vLLM raises dozens of types; each ends as one line
+        raise BadInput(
+            f"model.pretrained={model.pretrained}", f"vLLM cannot load it ({type(e).__name__}: {first_line(e)})"
+        ) from e
+    adapter = Path(model.adapter).expanduser() if model.adapter else None
+    lm = Vllm(llm, LoRARequest("adapter", 1, str(adapter)) if adapter else None, model)
+    identity = {
+        "model": model.pretrained,
+        "model_revision": None if path.is_dir() else model.revision,
+        "model_hash": _hash(path) if path.is_dir() else None,
+        "adapter": model.adapter,
+        "adapter_hash": _hash(adapter) if adapter and adapter.is_dir() else None,
+        "model_args": settings,
+        "vllm": vllm.__version__,
+        "batch_invariant": is_invariant(),
+        "dtype": str(llm.llm_engine.model_config.dtype).removeprefix("torch."),
+        "device": torch.cuda.get_device_name() if on_gpu else "cpu",
+        "max_length": lm.max_length,
+        "tokenizer_hash": value_hash(lm.tokenizer.get_vocab()),
+        "cuda": torch.version.cuda,
+    }
+    return Loaded(lm, identity)
+
+
+def _settings(model: ModelConfig, source: str, on_gpu: bool) -> dict[str, Any]:
+    """Give the arguments of `vllm.LLM`; those of the user go first."""
+    settings: dict[str, Any] = {
+        "model": source,
+        "revision": model.revision,
+        "tokenizer": model.tokenizer,
+        "dtype": ("auto" if on_gpu else "float32") if model.dtype == "auto" else model.dtype,
+        "max_model_len": model.max_length,
+        "max_num_seqs": model.batch_size,
+        "trust_remote_code": model.trust_remote_code,
+        "enable_prefix_caching": True,
+        "seed": 0,
+    }
+    if not on_gpu:
+        # a seeded request whose prompt comes in chunks dies on the CPU: a prompt must fit into one
+        config = AutoConfig.from_pretrained(source, trust_remote_code=model.trust_remote_code).get_text_config()
+        longest = model.max_length or int(getattr(config, "max_position_embeddings", 0)) or 8192
+        settings |= {"max_num_batched_tokens": max(longest, 2048), "enforce_eager": True}
+    if model.adapter:
+        rank = json.loads((Path(model.adapter).expanduser() / "adapter_config.json").read_text()).get("r", 16)
+        settings |= {"enable_lora": True, "max_lora_rank": max(16, int(rank))}
+    return {k: v for k, v in settings.items() if v is not None} | model.args
+
+
+def _hash(folder: Path) -> str:
+    return files_hash(p for p in folder.iterdir() if p.is_file())
