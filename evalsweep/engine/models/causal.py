@@ -273,8 +273,9 @@ class Transformers(HFLM):
         return settings
 
     def _create_model(self, *args: Any, **kwargs: Any) -> None:
-        if self.quantization:
-            kwargs["quantization_config"] = AutoQuantizationConfig.from_dict(self.quantization)
+        # lm_eval hands a checkpoint's own settings over a second time, of which transformers warns
+        given = self.quantization
+        kwargs["quantization_config"] = AutoQuantizationConfig.from_dict(given) if given else None
         auto: Any = self.AUTO_MODEL_CLASS
         self.AUTO_MODEL_CLASS = _Whole(auto, self.loading)
         try:
