@@ -91,7 +91,7 @@ def test_the_command_prints_the_audit_and_leaves_it_as_json(run, tmp_path):
     assert done.stdout.startswith("audit of t=0.5 s=0 sample: 2 documents, exact_match,number ")
     assert "noise floor 0: nothing but the model, the seed and the settings moved a score here" in done.stdout
     saved = json.loads(only(tmp_path.glob("here/audit.json")).read_text())
-    assert (saved["schema"], saved["noise_floor"], saved["documents"]) == (2, 0.0, 2)
+    assert (saved["schema"], saved["noise_floor"], saved["documents"]) == (3, 0.0, 2)
     assert [d["condition"] for d in saved["differences"]] == ["run again", "batch size 1", "documents reversed"]
     assert (tmp_path / "here" / "evalsweep.log").is_file()
 
@@ -124,11 +124,11 @@ def test_the_first_model_is_gone_before_float32_is_loaded(monkeypatch):
     loaded: list[weakref.ref[causal.Transformers]] = []
     original = causal.load
 
-    def load(model):
+    def load(job):
         assert [ref for ref in loaded if ref() is not None] == []
-        lm, identity = original(model)
-        loaded.append(weakref.ref(lm))
-        return lm, identity
+        made = original(job)
+        loaded.append(weakref.ref(made.lm))
+        return made
 
     monkeypatch.setattr(causal, "load", load)
     resident._resident.clear()
