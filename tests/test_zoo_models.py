@@ -42,6 +42,7 @@ PAIRS = [
     ("llama", "no_begin_no_end"),
     ("falcon", "no_pad"),
 ]
+ELSEWHERE = {"marks"}  # a tokenizer of the tests of templates
 REFUSED = "mamba"
 PROMPTS = [
     "Question: What is 2 + 2?\nAnswer:",
@@ -130,7 +131,7 @@ def texts(evaluation: Evaluation) -> dict[str, str]:
 
 def test_the_zoo_shows_every_family_once_and_every_tokenizer_with_several_families():
     assert {family for family, _ in PAIRS} | {REFUSED} == set(MODELS)
-    for tokenizer in TOKENIZERS:
+    for tokenizer in set(TOKENIZERS) - ELSEWHERE:
         assert len({family for family, words in PAIRS if words == tokenizer}) >= 2, tokenizer
 
 

@@ -21,6 +21,12 @@ LENGTH = 2048  # tokens that prompt and answer of a model share
 
 # With tied weights a random model says one word again and again.
 GEMMA = {"head_dim": 8, "sliding_window": 8, "query_pre_attn_scalar": 8, "tie_word_embeddings": False}
+# What chat templates write that a tokenizer made for them has as tokens of their own.
+MARKS = [
+    *("<start_of_turn>", "<end_of_turn>", "<|user|>", "<|assistant|>", "<|end|>", "<|User|>", "<|Assistant|>"),
+    *("<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>"),
+]
+
 Config = Callable[[dict[str, Any]], Any]
 # Each gets the shape that most families have in common.
 MODELS: dict[str, Config] = {
@@ -101,6 +107,14 @@ def _smollm2(folder: Path, embedded: Path) -> None:
         shutil.copy(embedded / file, folder / file)
 
 
+def _marked(folder: Path, embedded: Path) -> None:
+    """The embedded model's tokenizer with the marks of other models' chat templates as special tokens."""
+    tokenizer = hf.AutoTokenizer.from_pretrained(embedded)
+    tokenizer.add_special_tokens({"additional_special_tokens": MARKS})
+    tokenizer.chat_template = None
+    tokenizer.save_pretrained(folder)
+
+
 def _without(*names: str) -> Callable[[Path, Path], None]:
     def write(folder: Path, embedded: Path) -> None:
         _smollm2(folder, embedded)
@@ -115,6 +129,7 @@ TOKENIZERS: dict[str, Callable[[Path, Path], None]] = {
     "sentencepiece_v1": _sentencepiece_v1,
     "sentencepiece_v3": _sentencepiece_v3,
     "deepseek": _deepseek,
+    "marks": _marked,
     "no_pad": _without("pad_token"),
     "no_end": _without("pad_token", "eos_token"),
     "no_begin_no_end": _without("pad_token", "eos_token", "bos_token", "unk_token"),
