@@ -223,7 +223,7 @@ def kind_of(model: ModelConfig) -> Kind:
 
 
 def look(jobs: Sequence[JobConfig]) -> None:
-    """Look at the models of a sweep before its first job: folders, servers, templates and what they do to system prompts.
+    """Look at the models of a sweep before its first job: folders, servers, templates and what they do to the prompt.
 
     Errors: BadInput for the first model that could not but fail.
     """
