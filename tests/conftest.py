@@ -28,7 +28,7 @@ Run = Callable[..., "subprocess.CompletedProcess[str]"]
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Fast tests first, so that a broken build is told in seconds."""
-    slow = ("test_sweep_process", "test_mlflow", "test_wheel", "test_engine")
+    slow = ("test_sweep_process", "test_mlflow", "test_wheel", "test_engine", "test_zoo")
     items.sort(key=lambda item: next((i for i, s in enumerate(slow, 1) if s in item.nodeid), 0))
 
 

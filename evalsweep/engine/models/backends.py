@@ -227,7 +227,7 @@ def kind_of(model: ModelConfig) -> Kind:
 
 
 def look(jobs: Sequence[JobConfig]) -> None:
-    """Look at the models of a sweep before its first job: folders, servers, and what templates do to system prompts.
+    """Look at the models of a sweep before its first job: folders, servers, templates and what they do to the prompt.
 
     Errors: BadInput for the first model that could not but fail.
     """
@@ -244,7 +244,8 @@ def _look(job: JobConfig) -> None:
         if value and value.startswith(("/", "./", "../", "~")) and not job.model.base_url:
             _need_folder(f"model.{key}", value)
     kind = kind_of(job.model)
-    if kind.can.template == "here" and job.model.apply_chat_template and job.prompt.system:
+    # a backend of lm_eval's has a tokenizer that only it knows
+    if kind.can.template == "here" and job.model.apply_chat_template and "tokenizer" in kind.keys:
         importlib.import_module("evalsweep.engine.models.template").look(job)
     if kind.looks:
         # seconds of imports, which the first job would need anyway

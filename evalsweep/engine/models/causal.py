@@ -218,7 +218,9 @@ class Transformers(HFLM):
             self.cache_hook.add_partial("generate_until", instance.args, answers[request.position])
 
         pad = self.tokenizer.pad_token_id
-        generator = Generator(self.model, self.text.marked, 0 if pad is None else pad, self.rounding)
+        if pad is None or pad >= self.model.get_input_embeddings().num_embeddings:
+            pad = 0  # lm_eval adds a pad token to a tokenizer that has none, which the model does not know
+        generator = Generator(self.model, self.text.marked, pad, self.rounding)
         if not self._checked:
             generator.check(self.encode("The quick brown fox jumps over the lazy dog. Answer: 12"))
             self._checked = True
@@ -226,12 +228,12 @@ class Transformers(HFLM):
 
     def _text(self, request: Request, new: list[int], settings: Settings) -> str:
         """Give an answer up to its first stop string; tags that are special tokens are kept, others are not."""
-        special = self.tokenizer.all_special_tokens
-        if not set(self.answers.tags) & set(special):
+        special = set(self.text.special.values())
+        if not set(self.answers.tags) & special:
             text = self.text.plain(request.tokens, new)
         else:
             text = self.text.marked(request.tokens, new)
-            for mark in set(special) - set(self.answers.tags):
+            for mark in special - set(self.answers.tags):
                 text = text.replace(mark, "")
         return cut(text, settings.stop, lambda said: settings.quiet(said, request.opened))
 

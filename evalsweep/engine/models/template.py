@@ -15,7 +15,7 @@ from evalsweep.engine.models import embedded
 from evalsweep.errors import BadInput, first_line
 from evalsweep.provenance import value_hash
 
-SYSTEM, USER = "EVALSWEEP SYSTEM", "EVALSWEEP USER"
+SYSTEM, USER, ASSISTANT = "EVALSWEEP SYSTEM", "EVALSWEEP USER", "EVALSWEEP ASSISTANT"
 TAKEN = "taken"
 # How a template fails to give a system prompt its own place: what is said of it.
 _FAULTS = {
@@ -136,19 +136,34 @@ class Template:
         found: dict[str, Any] = {"template_has_date": "strftime_now" in str(self.source)}
         try:
             bare = self._render(user)
-            closed = self.tokenizer.apply_chat_template(
-                user, tokenize=False, add_generation_prompt=False, **self.arguments
-            )
-            found["template_generation_prompt"] = bare != closed
+            found["template_generation_prompt"] = self._opens_turn(user, bare)
             given = self._render([{"role": "system", "content": SYSTEM}, *user])
         except (jinja2.TemplateError, ValueError, TypeError, KeyError):
             return found  # a template that takes no system message, or not this conversation
         before, system, after = given.partition(SYSTEM)
-        added = self._words(before)
+        added = self._words(before) if system else ""  # else it is dropped, and `before` is the whole conversation
         inserted = None
         if system and bare.startswith(before) and bare.endswith(after):
             inserted = str(bare[len(before) : len(bare) - len(after)]).strip()
         return {"template_system_prompt": inserted or None, "template_system_text": added or None, **found}
+
+    def _opens_turn(self, user: list[dict[str, str]], bare: str) -> bool:
+        """Tell whether a rendered prompt leaves nothing to write before the assistant's words.
+
+        Llama 2's and Mistral's templates have no generation prompt and need none: the end of the user's turn is one.
+        """
+
+        def whole(messages: list[dict[str, str]]) -> str:
+            return str(
+                self.tokenizer.apply_chat_template(
+                    messages, tokenize=False, add_generation_prompt=False, **self.arguments
+                )
+            )
+
+        if bare != whole(user):
+            return True
+        answered = whole([*user, {"role": "assistant", "content": ASSISTANT}])
+        return answered.startswith(bare) and answered[len(bare) :].lstrip().startswith(ASSISTANT)
 
     def _words(self, text: str) -> str:
         """Give a template's text without its marks and the names of roles; empty where nothing is said."""
@@ -186,7 +201,7 @@ def tokenizer_of(job: JobConfig) -> Any:
 
 
 def look(job: JobConfig) -> None:
-    """Find before the first job what a chat template does to the system prompt.
+    """Find before the first job whether there is a chat template, and what it does to the system prompt.
 
     Errors: BadInput for a template that has no place for it, or a model that has no template.
     """
@@ -195,5 +210,9 @@ def look(job: JobConfig) -> None:
     except (OSError, ValueError, TypeError, KeyError, AttributeError, ImportError):
         return  # whatever is wrong with the model is told as it is loaded
     template = Template(tokenizer, job.model.template_args, job.prompt.placement)
-    if template.source:
-        template.check_system(job.prompt.system, job.model.pretrained or job.model.name)
+    name = job.model.tokenizer or job.model.pretrained or job.model.name
+    if not template.source:
+        raise BadInput(
+            "model.apply_chat_template=true", f"{name} has no chat template", "model.apply_chat_template=false"
+        )
+    template.check_system(job.prompt.system, name)

@@ -10,17 +10,18 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 CONTEXT = 32  # tokens of the prompt that are decoded with an answer: what decoders do to a begin is long past by then
+BROKEN = "\ufffd"  # what decoders write for bytes that make no letter
 
 
 class Detokenizer:
     """Makes text of an answer's tokens, with the prompt before them.
 
-    `plain` leaves special tokens out, `marked` keeps them.
+    `plain` leaves special tokens out, `marked` keeps them; `special` has them by their ids.
     """
 
     def __init__(self, tokenizer: Any) -> None:
         self.tokenizer = tokenizer
-        self._special = set(tokenizer.all_special_ids)
+        self.special = special_tokens(tokenizer)
 
     def plain(self, prompt: Sequence[int], answer: Sequence[int]) -> str:
         """Give the answer without special tokens, as transformers' own decoding does."""
@@ -33,16 +34,38 @@ class Detokenizer:
     def _after(self, prompt: Sequence[int], answer: Sequence[int], skip: bool) -> str:
         before = list(prompt[-CONTEXT:])
         if skip:
-            before = [token for token in before if token not in self._special]
-            answer = [token for token in answer if token not in self._special]
-        head, whole = self._decode(before), self._decode([*before, *answer])
+            before = [token for token in before if token not in self.special]
+            answer = [token for token in answer if token not in self.special]
+        head = self._decode(before)
+        for _ in range(3):  # a letter has four bytes at most
+            if not head.startswith(BROKEN):
+                break
+            # begun within a letter: SentencePiece's decoder would give up every byte from there on, the answer's too
+            before = before[1:]
+            head = self._decode(before)
+        whole = self._decode([*before, *answer])
         if whole.startswith(head):
             return whole[len(head) :]
-        # the prompt ends within a letter of several tokens: its replacement mark is complete only with the answer
-        return whole[len(head.rstrip("\ufffd")) :]
+        if head.endswith(BROKEN):
+            # the prompt ends within a letter of several tokens: its replacement mark is complete only with the answer
+            return whole[len(head.rstrip(BROKEN)) :]
+        # bytes that make no letter, and SentencePiece's decoder gives up those of the prompt before them too; an answer
+        # that begins with bytes begins with no space, and so loses nothing alone
+        return self._decode(list(answer))
 
     def _decode(self, tokens: list[int]) -> str:
         return str(self.tokenizer.decode(tokens, skip_special_tokens=False, clean_up_tokenization_spaces=False))
+
+
+def special_tokens(tokenizer: Any) -> dict[int, str]:
+    """Give the tokens that transformers' own decoding leaves out, by their ids.
+
+    A fast tokenizer leaves out those that its file marks as special, many of which it has no name for; another one
+    those that it names.
+    """
+    if tokenizer.is_fast:
+        return {token: str(added) for token, added in tokenizer.added_tokens_decoder.items() if added.special}
+    return dict(zip(tokenizer.all_special_ids, tokenizer.all_special_tokens, strict=True))
 
 
 def cut(text: str, stop: Sequence[str], quiet: Callable[[str], list[tuple[int, int]]]) -> str:
