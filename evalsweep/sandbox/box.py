@@ -29,12 +29,13 @@ class Guest:
 
     Args:
         pipes: their numbers are its first arguments; the caller closes its own copies.
+        packages: the names of the packages that it may import.
         stdin: a file, or None for an empty input.
     """
 
     script: str
     pipes: tuple[IO[bytes], ...]
-    arguments: tuple[str, ...]
+    packages: tuple[str, ...]
     stdin: IO[bytes] | None
 
 
@@ -47,7 +48,7 @@ class Box:
         with ExitStack() as stack:
             folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="sandbox-", ignore_cleanup_errors=True))
             fds = [pipe.fileno() for pipe in guest.pipes]
-            view = View(isolation, guest.script, (*map(str, fds), *guest.arguments), folder, slot, limits)
+            view = View(isolation, guest.script, tuple(map(str, fds)), guest.packages, folder, slot, limits)
             try:
                 self.process = subprocess.Popen(
                     view.argv(),

@@ -1,6 +1,6 @@
 """Inside the sandbox: the program that a model wrote. It serves calls of one function, and knows nothing of the tests.
 
-    candidate.py <fd of requests> <fd of replies> <folder of importable packages>...
+    candidate.py <fd of requests> <fd of replies> <folder of importable packages>
 
 Whatever the program does to this process, it can only change its own answers: the tester counts those alone.
 """
@@ -20,10 +20,10 @@ else:
     sys.path.pop()
 
 
-def main(requests: int, replies: int, packages: list[str]) -> None:
+def main(requests: int, replies: int, packages: str) -> None:
     wire.send(replies, {"hello": True})
     task = wire.receive(requests)
-    sys.path += packages
+    wire.import_only_from(packages)
     function = None
     reply: dict[str, Any]
     try:
@@ -83,4 +83,4 @@ def text(error: Exception) -> str:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), int(sys.argv[2]), sys.argv[3:])
+    main(int(sys.argv[1]), int(sys.argv[2]), sys.argv[3])

@@ -40,7 +40,8 @@ def build(root: str, layout: list[tuple[str, str, str]]) -> None:
     for kind, path, what in layout:
         target = root + path
         if kind == "link":
-            os.symlink(what, target)  # noqa: PTH211 - pathlib would double the time of a start
+            os.makedirs(os.path.dirname(target), exist_ok=True)  # noqa: PTH103, PTH120 - pathlib doubles a start's time
+            os.symlink(what, target)  # noqa: PTH211
             continue
         is_file = kind in ("ro", "dev") and not os.path.isdir(what)  # noqa: PTH112
         os.makedirs(os.path.dirname(target) if is_file else target, exist_ok=True)  # noqa: PTH103, PTH120
@@ -50,9 +51,11 @@ def build(root: str, layout: list[tuple[str, str, str]]) -> None:
             mount(what, target, None, BIND | REC)
         elif kind == "tmpfs":
             mount("tmpfs", target, "tmpfs", NOSUID | NODEV, f"size={what},mode=1777")
+        elif kind == "hide":
+            mount("tmpfs", target, "tmpfs", NOSUID | NODEV, "size=4k,nr_inodes=1,mode=555")
         elif kind == "proc":
             mount("proc", target, "proc", NOSUID | NODEV | NOEXEC)
-    writable = {root + path for kind, path, _ in layout if kind != "ro"}
+    writable = {root + path for kind, path, _ in layout if kind not in ("ro", "hide")}
     for path in mounts_below(root):
         if path not in writable:
             make_readonly(path)

@@ -21,9 +21,20 @@ from dataclasses import asdict, dataclass
 from typing import IO, Any
 
 from evalsweep.sandbox.box import Box, Guest, NoIsolation
-from evalsweep.sandbox.view import Limits, packages
+from evalsweep.sandbox.files import MissingPackage, package_paths, package_versions
+from evalsweep.sandbox.view import Limits
 
-__all__ = ["ISOLATIONS", "Limits", "NoIsolation", "Program", "Verdict", "isolation", "run"]
+__all__ = [
+    "ISOLATIONS",
+    "Limits",
+    "MissingPackage",
+    "NoIsolation",
+    "Program",
+    "Verdict",
+    "isolation",
+    "package_versions",
+    "run",
+]
 
 ISOLATIONS = ("bubblewrap", "unshare")  # the best first; "none" is there for who asks for it
 START = 60.0  # seconds for two Pythons to start on a busy machine
@@ -76,7 +87,7 @@ def why_not(name: str) -> str | None:
     """Why an isolation does not work on this machine, or None where it does."""
     probe = Program("def one():\n    return 1", "one", "def check(candidate):\n    assert candidate() == 1", "")
     try:
-        (verdict,) = run([probe], name, workers=1)
+        (verdict,) = run([probe], name, packages=(), workers=1)
     except NoIsolation as e:
         return str(e)
     return None if verdict.passed else verdict.reason
@@ -86,6 +97,7 @@ def run(
     programs: Sequence[Program],
     isolation: str,
     limits: Limits = Limits(),  # noqa: B008 - frozen
+    packages: Sequence[str] = ("numpy",),
     workers: int | None = None,
     done: Callable[[int], None] | None = None,
 ) -> list[Verdict]:
@@ -94,13 +106,17 @@ def run(
     Args:
         isolation: "bubblewrap", "unshare", or "none", which stops accidents but no attack: such a program can read
             the user's files, use the network, leave processes behind and forge its verdict.
+        packages: names of installed packages that programs may import, with what these require.
         workers: programs at a time; as many as there are cores where it is None.
         done: told how many are done, in the caller's thread, after each.
 
-    Errors: NoIsolation where a sandbox does not start. Whatever is raised, an interrupt too, no process is left.
+    Errors: NoIsolation where a sandbox does not start, MissingPackage where a package is not there. Whatever is
+    raised, an interrupt too, no process is left.
     """
     if isolation not in (*ISOLATIONS, "none"):
         raise ValueError(f"isolation={isolation!r}: one of {', '.join(ISOLATIONS)}, none")
+    shown = tuple(packages)
+    package_paths(shown)
     count = max(1, min(workers or len(os.sched_getaffinity(0)), len(programs)))
     slots: queue.SimpleQueue[int] = queue.SimpleQueue()
     for slot in range(count):
@@ -110,7 +126,7 @@ def run(
     def judge(program: Program) -> Verdict:
         slot = slots.get()
         try:
-            return _judge(program, isolation, limits, slot, stop)
+            return _judge(program, isolation, limits, shown, slot, stop)
         finally:
             slots.put(slot)
 
@@ -128,7 +144,9 @@ def run(
     return [future.result() for future in futures]
 
 
-def _judge(program: Program, isolation: str, limits: Limits, slot: int, stop: threading.Event) -> Verdict:
+def _judge(
+    program: Program, isolation: str, limits: Limits, packages: tuple[str, ...], slot: int, stop: threading.Event
+) -> Verdict:
     """Start both sandboxes, watch them, end them."""
     with ExitStack() as stack:
         requests_read, requests_write = _pipe(stack)
@@ -137,9 +155,9 @@ def _judge(program: Program, isolation: str, limits: Limits, slot: int, stop: th
         task = stack.enter_context(tempfile.TemporaryFile())
         task.write(json.dumps(asdict(program)).encode())
         task.seek(0)
-        guest = Guest("tester.py", (requests_write, replies_read, verdict_write), (), task)
+        guest = Guest("tester.py", (requests_write, replies_read, verdict_write), packages, task)
         tester = stack.enter_context(Box(guest, isolation, limits, slot))
-        guest = Guest("candidate.py", (requests_read, replies_write), tuple(packages()), None)
+        guest = Guest("candidate.py", (requests_read, replies_write), packages, None)
         candidate = stack.enter_context(Box(guest, isolation, limits, slot + 1))
         # only the guests hold them now, so that each sees the other's end
         for end in (requests_read, requests_write, replies_read, replies_write, verdict_write):

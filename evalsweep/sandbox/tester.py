@@ -1,6 +1,8 @@
 """Inside a sandbox of its own: the dataset's tests, which call the candidate through a pipe. The verdict is made here.
 
-    tester.py <fd of requests> <fd of replies> <fd of the verdict>      (the task as JSON on standard input)
+    tester.py <fd of requests> <fd of replies> <fd of the verdict> <folder of importable packages>
+
+The task comes as JSON on standard input.
 
 Only plain values come back from a candidate, so an object that is equal to everything never gets here.
 """
@@ -142,7 +144,8 @@ def told(e: BaseException, tests: str) -> str:
     return f"{type(e).__name__}: {text}" if text else type(e).__name__
 
 
-def main(requests: int, replies: int, verdict: int) -> None:
+def main(requests: int, replies: int, verdict: int, packages: str) -> None:
+    wire.import_only_from(packages)
     peer = Peer(requests, replies, verdict)
     task = json.load(sys.stdin)
 
@@ -169,4 +172,4 @@ def main(requests: int, replies: int, verdict: int) -> None:
 
 
 if __name__ == "__main__":
-    main(*map(int, sys.argv[1:4]))
+    main(int(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), sys.argv[4])

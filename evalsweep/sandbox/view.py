@@ -1,12 +1,11 @@
 """What a sandboxed process sees and may use, and the command that starts it so: bubblewrap, unshare, or neither.
 
-Files are allowed by name: system libraries, this Python and its packages, all read-only. Everything else of the host
-(homes, /tmp, /run, /var, models, results) is not there, nor its network and processes.
+Files are allowed by name, all read-only (see `files`). Everything else of the host (homes, /tmp, /run, /var, models,
+results) is not there, nor its network and processes.
 """
 
 from __future__ import annotations
 
-import functools
 import json
 import math
 import os
@@ -16,8 +15,10 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+from evalsweep.sandbox import files
+from evalsweep.sandbox.files import Entry
+
 GUESTS = Path(__file__).parent
-SYSTEM = ("/usr", "/bin", "/lib", "/lib32", "/lib64", "/libx32", "/nix/store", "/gnu/store", "/etc/ld.so.cache")
 DEVICES = ("null", "zero", "full", "random", "urandom")
 INNER = "/inner"  # where bubblewrap's root is bound once more, to be entered with chroot
 BWRAP = (
@@ -48,11 +49,13 @@ class View:
     """One sandboxed process, before it starts: how it is shut in, what runs, and with how much.
 
     `slot` tells apart what runs at the same time; `folder` is an empty one of the host, which the caller deletes.
+    `arguments` are the guest's, before the folder that it imports `packages` from.
     """
 
     isolation: str
     guest: str
     arguments: tuple[str, ...]
+    packages: tuple[str, ...]
     folder: str
     slot: int
     limits: Limits
@@ -86,7 +89,7 @@ class View:
         libraries = os.environ.get("LD_LIBRARY_PATH")
         return environment | ({"LD_LIBRARY_PATH": libraries} if libraries else {})
 
-    def _enter(self, guests: str, root: str | None, layout: list[tuple[str, str, str]], user: int | None) -> list[str]:
+    def _enter(self, guests: str, root: str | None, layout: list[Entry], user: int | None) -> list[str]:
         python = os.path.realpath(sys.executable)
         spec = {
             "root": root,
@@ -96,11 +99,16 @@ class View:
             "limits": self._rlimits(user),
             "folder": self.folder if self.isolation == "none" else "/tmp",
             # -I without -E: the environment is made above, and PYTHONHASHSEED must count
-            "argv": [python, "-P", "-s", "-B", f"{guests}/{self.guest}", *self.arguments],
+            "argv": [python, "-P", "-s", "-B", f"{guests}/{self.guest}", *self.arguments, self._packages()],
         }
         # bubblewrap has changed the root by the time this runs, unshare has not
         script = GUESTS if self.isolation != "bubblewrap" else guests
         return [python, "-I", "-S", "-B", f"{script}/enter.py", json.dumps(spec)]
+
+    def _packages(self) -> str:
+        if self.isolation != "none":
+            return files.PACKAGES
+        return str(files.link_packages(self.packages, Path(self.folder)))
 
     def _rlimits(self, user: int | None) -> dict[str, int]:
         return {
@@ -114,39 +122,23 @@ class View:
             "MSGQUEUE": 0,
         }
 
-    def _layout(self) -> list[tuple[str, str, str]]:
+    def _layout(self) -> list[Entry]:
         """Parents before children; a writable folder first, since Python may live below it."""
         devices = [("dev", f"/dev/{name}", f"/dev/{name}") for name in DEVICES]
         return [
             ("tmpfs", "/tmp", str(self.limits.folder)),
             *devices,
-            *_readable(),
+            *files.system(),
+            *files.package_entries(self.packages),
             ("ro", "/guest", str(GUESTS)),
             ("proc", "/proc", ""),
         ]
 
 
-def packages() -> list[str]:
-    """The folders that this Python imports installed packages from."""
-    return [p for p in sys.path if Path(p).name in ("site-packages", "dist-packages") and Path(p).is_dir()]
-
-
-@functools.cache
-def _readable() -> list[tuple[str, str, str]]:
-    found: list[tuple[str, str, str]] = []
-    for path in map(Path, SYSTEM):
-        if path.is_symlink():
-            found.append(("link", str(path), str(path.readlink())))
-        elif path.exists():
-            found.append(("ro", str(path), str(path)))
-    for place in sorted({os.path.realpath(sys.base_prefix), os.path.realpath(sys.base_exec_prefix), *packages()}):
-        if not any(kind == "ro" and Path(place).is_relative_to(there) for kind, there, _ in found):
-            found.append(("ro", place, place))
-    return found
-
-
 def _bwrap(kind: str, path: str, what: str) -> tuple[str, ...]:
     """bubblewrap's words for a line of the layout; the folders that it makes unasked may be closed to other users."""
+    if kind == "hide":
+        return ("--perms", "0555", "--size", "4096", "--tmpfs", path, "--remount-ro", path)
     parents = [str(parent) for parent in reversed(Path(path).parents)][1:]
     return (
         tuple(word for parent in parents for word in ("--perms", "0755", "--dir", parent))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from collections.abc import Callable, Iterator
 from itertools import chain, islice
 from typing import Any
@@ -28,6 +29,11 @@ class NotPlain(Exception):
 
 class Broken(Exception):
     """The other side ended, or sent what is no message."""
+
+
+def import_only_from(packages: str) -> None:
+    """Import installed packages from that folder alone; without a sandbox this Python's own are on the path too."""
+    sys.path[:] = [p for p in sys.path if not p.endswith(("site-packages", "dist-packages"))] + [packages]
 
 
 def send(fd: int, message: dict[str, Any]) -> None:

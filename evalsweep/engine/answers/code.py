@@ -25,23 +25,19 @@ def score(
     """The samples with their scores and outcomes, metrics by `task/pass@k`, and how the code was run.
 
     Nothing changes for tasks whose answers are no code. Errors: BadInput where a document has fewer answers than
-    k; sandbox.NoIsolation where the code cannot be shut in.
+    k; sandbox.NoIsolation where the code cannot be shut in, sandbox.MissingPackage where a package is not there.
     """
     if not is_code(job.task.name):
         return samples, {}, {}
     how = _isolation(job)
+    packages = tuple(job.task.sandbox_packages)
     (task,) = built.tasks.values()
     programs = [[_program(job.task.name, task.eval_docs[s.doc_id], str(text)) for text in s.responses] for s in samples]
     # the same code is run once: its verdict is the same
     distinct = list(dict.fromkeys(p for of_sample in programs for p in of_sample if p is not None))
     progress("running the code", 0, len(distinct))
-    verdicts = dict(
-        zip(
-            distinct,
-            sandbox.run(distinct, how, LIMITS, done=lambda n: progress("running the code", n, len(distinct))),
-            strict=True,
-        )
-    )
+    judged = sandbox.run(distinct, how, LIMITS, packages, done=lambda n: progress("running the code", n, len(distinct)))
+    verdicts = dict(zip(distinct, judged, strict=True))
     outcomes = [[EMPTY if p is None else verdicts[p] for p in of_sample] for of_sample in programs]
     ks = [k for k in (1, 5, 10) if k <= job.task.samples] if not job.task.k else job.task.k
     try:
@@ -59,7 +55,12 @@ def score(
     ]
     metrics = {f"{built.name}/{name}": sum(values) / len(values) for name, values in by_k.items()}
     metrics[f"{built.name}/answers_scored"] = float(sum(map(len, outcomes)))
-    return scored, metrics, {"code_isolation": how, "code_limits": asdict(LIMITS)}
+    provenance = {
+        "code_isolation": how,
+        "code_limits": asdict(LIMITS),
+        "code_packages": sandbox.package_versions(packages),
+    }
+    return scored, metrics, provenance
 
 
 def _isolation(job: JobConfig) -> str:
