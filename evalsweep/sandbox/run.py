@@ -20,6 +20,7 @@ from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from typing import IO, Any
 
+from evalsweep.sandbox import syscalls
 from evalsweep.sandbox.box import Box, Guest, NoIsolation
 from evalsweep.sandbox.files import MissingPackage, package_paths, package_versions
 from evalsweep.sandbox.view import Limits
@@ -31,6 +32,7 @@ __all__ = [
     "NoIsolation",
     "Program",
     "Verdict",
+    "filtered",
     "isolation",
     "package_versions",
     "run",
@@ -91,6 +93,11 @@ def why_not(name: str) -> str | None:
     except NoIsolation as e:
         return str(e)
     return None if verdict.passed else verdict.reason
+
+
+def filtered() -> bool:
+    """Whether sandboxes here have a filter of system calls; on architectures without one, the rest must do."""
+    return syscalls.program() is not None
 
 
 def run(

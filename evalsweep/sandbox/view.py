@@ -15,7 +15,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from evalsweep.sandbox import files
+from evalsweep.sandbox import files, syscalls
 from evalsweep.sandbox.files import Entry
 
 GUESTS = Path(__file__).parent
@@ -26,6 +26,9 @@ BWRAP = (
     # what enter.py needs until it gives up all of them
     *("--cap-add", "CAP_SYS_ADMIN", "--cap-add", "CAP_SYS_CHROOT", "--cap-add", "CAP_SETPCAP"),
 )
+# No process of bubblewrap's own, which is outside the chroot, beside a program of the same user. Not where root starts
+# a program as another user: bubblewrap drops CAP_KILL, so the kernel would not end that program with its parent.
+ALONE = ("--as-pid-1",)
 UNSHARE = ("unshare", "--mount", "--pid", "--net", "--ipc", "--uts", "--fork", "--kill-child")
 ORPHAN = ("setpriv", "--pdeathsig", "KILL", "--")  # unshare itself does not end with its parent
 
@@ -37,7 +40,7 @@ class Limits:
     seconds: float = 10.0  # wall time, from the moment that its sandbox is ready
     memory: int = 1 << 30  # bytes of address space a process
     output: int = 64 << 10  # bytes on stdout and stderr together
-    processes: int = 8
+    processes: int = 16  # a pool of two workers has three threads beside them
     file_size: int = 1 << 20  # bytes a file
     folder: int = 16 << 20  # bytes of all its files
     files: int = 4096
@@ -69,7 +72,7 @@ class View:
             rights = [] if user is not None else ["--user", "--map-root-user"]
             return [*ORPHAN, *UNSHARE, *rights, "--", *self._enter("/guest", self.folder, self._layout(), user)]
         # Root becomes another user within: a user namespace of root's is still root to the kernel's count of processes.
-        rights = ["--unshare-user"] if user is None else ["--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID"]
+        rights = [*ALONE, "--unshare-user"] if user is None else ["--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID"]
         drawn = [word for entry in self._layout() for word in _bwrap(*entry)]
         drawn += ["--dir", INNER, "--remount-ro", "/", "--"]
         return [*BWRAP, *rights, *drawn, *self._enter("/guest", INNER, [], user)]
@@ -96,6 +99,7 @@ class View:
             "layout": layout,
             "files": self.limits.files,
             "user": user,
+            "filter": None if root is None or (calls := syscalls.program()) is None else calls.hex(),
             "limits": self._rlimits(user),
             "folder": self.folder if self.isolation == "none" else "/tmp",
             # -I without -E: the environment is made above, and PYTHONHASHSEED must count
@@ -132,6 +136,9 @@ class View:
             *files.package_entries(self.packages),
             ("ro", "/guest", str(GUESTS)),
             ("proc", "/proc", ""),
+            # the user's keys outside are named there
+            *(("ro", path, "/dev/null") for path in ("/proc/keys", "/proc/key-users") if Path(path).exists()),
+            ("link", "/dev/shm", "/tmp"),  # for the semaphores of multiprocessing
         ]
 
 
@@ -169,8 +176,8 @@ def _counted(isolation: str, user: int | None) -> int:
     if user is not None:
         return 0
     release = tuple(int(n) for n in re.findall(r"\d+", platform.release())[:2])
-    if isolation != "none" and release >= (5, 14):
-        return 1  # bubblewrap's own first process; user namespaces have counts of their own
+    if isolation != "none" and release >= (5, 14):  # user namespaces have counts of their own
+        return 1 if isolation == "unshare" else 0  # unshare itself is in the new one
     total = 0
     for status in Path("/proc").glob("[0-9]*/status"):
         try:

@@ -57,6 +57,7 @@ def score(
     metrics[f"{built.name}/answers_scored"] = float(sum(map(len, outcomes)))
     provenance = {
         "code_isolation": how,
+        "code_syscall_filter": how != "none" and sandbox.filtered(),
         "code_limits": asdict(LIMITS),
         "code_packages": sandbox.package_versions(packages),
     }
