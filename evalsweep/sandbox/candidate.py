@@ -23,6 +23,7 @@ else:
 def main(requests: int, replies: int, packages: str) -> None:
     wire.send(replies, {"hello": True})
     task = wire.receive(requests)
+    wire.discard_output()
     wire.import_only_from(packages)
     function = None
     reply: dict[str, Any]

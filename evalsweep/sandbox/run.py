@@ -40,7 +40,7 @@ __all__ = [
 
 ISOLATIONS = ("bubblewrap", "unshare")  # the best first; "none" is there for who asks for it
 START = 60.0  # seconds for two Pythons to start on a busy machine
-TICK = 0.2  # seconds until an interrupt is noticed
+TICK = 0.1  # seconds between two looks at what a program uses, and until an interrupt is noticed
 VERDICT = 16 << 10  # bytes of a tester's lines
 
 
@@ -178,12 +178,13 @@ def _pipe(stack: ExitStack) -> tuple[IO[bytes], IO[bytes]]:
 
 
 class _Watch:
-    """Both sandboxes of a program, until there is a verdict or the time is over."""
+    """Both sandboxes of a program, until there is a verdict or a limit is passed."""
 
     def __init__(self, tester: Box, candidate: Box, verdict: IO[bytes], limits: Limits, stop: threading.Event) -> None:
         self.tester, self.candidate, self.pipe, self.limits, self.stop = tester, candidate, verdict, limits, stop
         self.started = False
         self.deadline = time.monotonic() + START
+        self.cpu_at_start = 0.0
         self.heard = b""
 
     def verdict(self) -> Verdict:
@@ -191,21 +192,41 @@ class _Watch:
             selector.register(self.pipe, selectors.EVENT_READ)
             for box in (self.tester, self.candidate):
                 selector.register(box.output, selectors.EVENT_READ, box)
+            look = 0.0
             while True:
-                left = self.deadline - time.monotonic()
-                if self.stop.is_set():
-                    raise _Stopped
-                if left <= 0:
-                    return self._late()
-                for key, _ in selector.select(min(left, TICK)):
+                if time.monotonic() >= look:
+                    over = self._over()
+                    if over is not None:
+                        return over
+                    look = time.monotonic() + TICK
+                for key, _ in selector.select(TICK):
                     if key.data is None:
                         found = self._listen()
                         if found is not None:
                             return found
                     elif not key.data.drain():
                         selector.unregister(key.fileobj)
-                if self.candidate.written > self.limits.output:
-                    return Verdict(False, "too much output")
+
+    def _over(self) -> Verdict | None:
+        """The verdict on a program that has passed a limit. Errors: NoIsolation where it has not even started."""
+        if self.stop.is_set():
+            raise _Stopped
+        late = time.monotonic() > self.deadline
+        if not self.started:
+            if late:
+                raise NoIsolation(f"a sandbox did not start within {START:g} s")
+            return None
+        if self._cpu_seconds() - self.cpu_at_start > self.limits.seconds:
+            return Verdict(False, f"timed out after {self.limits.seconds:g} s of CPU time")
+        if late:
+            return Verdict(False, f"timed out after {self.limits.wall_seconds:g} s of waiting")
+        most = self.limits.total_memory
+        if any(box.usage.memory_bytes(most) > most for box in (self.tester, self.candidate)):
+            return Verdict(False, f"used more than {most >> 20} MiB of memory")
+        return None
+
+    def _cpu_seconds(self) -> float:
+        return self.tester.usage.cpu_seconds() + self.candidate.usage.cpu_seconds()
 
     def _listen(self) -> Verdict | None:
         """What the tester says: first that both are there, then the verdict."""
@@ -219,9 +240,10 @@ class _Watch:
                 self.tester.hold()
                 self.candidate.hold()
                 self.started = True
-                self.deadline = time.monotonic() + self.limits.seconds
+                self.cpu_at_start = self._cpu_seconds()
+                self.deadline = time.monotonic() + self.limits.wall_seconds
             else:
-                return self._verdict(line)
+                return self._over() or self._verdict(line)
         return None
 
     def _verdict(self, line: dict[str, Any]) -> Verdict:
@@ -236,8 +258,3 @@ class _Watch:
         if self.started:
             return Verdict(False, f"the tests ended without a verdict ({how})")
         raise NoIsolation(self.candidate.complaint() or self.tester.complaint() or f"a sandbox did not start ({how})")
-
-    def _late(self) -> Verdict:
-        if self.started:
-            return Verdict(False, f"timed out after {self.limits.seconds:g} s")
-        raise NoIsolation(f"a sandbox did not start within {START:g} s")

@@ -154,6 +154,7 @@ def main(requests: int, replies: int, verdict: int, packages: str) -> None:
 
     function.__name__ = function.__qualname__ = task["entry_point"]
     peer.greet()
+    wire.discard_output()
     try:
         check = prepare(task, function)
     except BaseException as e:  # noqa: BLE001 - whatever it is, the verdict names it

@@ -37,14 +37,19 @@ ORPHAN = ("setpriv", "--pdeathsig", "KILL", "--")  # unshare itself does not end
 class Limits:
     """What a program may use; `processes` counts threads, and holds for its processes together."""
 
-    seconds: float = 10.0  # wall time, from the moment that its sandbox is ready
+    seconds: float = 10.0  # CPU time of all processes of program and tests, from the moment that both are ready
+    wall_factor: float = 6.0  # seconds of wall time a second of CPU time: for sleepers, and on a busy machine
     memory: int = 1 << 30  # bytes of address space a process
-    output: int = 64 << 10  # bytes on stdout and stderr together
+    total_memory: int = 1 << 30  # bytes that all processes of a sandbox hold, looked up ten times a second
     processes: int = 16  # a pool of two workers has three threads beside them
     file_size: int = 1 << 20  # bytes a file
     folder: int = 16 << 20  # bytes of all its files
     files: int = 4096
     open_files: int = 64
+
+    @property
+    def wall_seconds(self) -> float:
+        return self.seconds * self.wall_factor
 
 
 @dataclass(frozen=True)
@@ -116,7 +121,7 @@ class View:
 
     def _rlimits(self, user: int | None) -> dict[str, int]:
         return {
-            "CPU": math.ceil(self.limits.seconds) + 1,
+            "CPU": math.ceil(self.limits.seconds) + 2,  # should the host be late
             "AS": self.limits.memory,
             "FSIZE": self.limits.file_size,
             "NPROC": self.limits.processes + _counted(self.isolation, user),

@@ -36,6 +36,14 @@ def import_only_from(packages: str) -> None:
     sys.path[:] = [p for p in sys.path if not p.endswith(("site-packages", "dist-packages"))] + [packages]
 
 
+def discard_output() -> None:
+    """Send what is printed to nowhere: the host reads only why a sandbox did not start."""
+    null = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null, 1)
+    os.dup2(null, 2)
+    os.close(null)
+
+
 def send(fd: int, message: dict[str, Any]) -> None:
     """Errors: NotPlain for a message that is too long, OSError where nobody reads."""
     data = json.dumps(message).encode()

@@ -16,7 +16,7 @@ from evalsweep.stats.passk import pass_at_k
 
 LIMITS = sandbox.Limits()
 EMPTY = sandbox.Verdict(False, "empty completion")
-_ENDED = ("timed out", "too much output")  # reasons with which the sandbox ends a program itself
+_ENDED = ("timed out", "used more than")  # reasons with which the sandbox ends a program itself
 
 
 def score(
