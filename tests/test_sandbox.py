@@ -606,7 +606,7 @@ FORGING = {
         import sys
         main = sys.modules["__main__"]
         main.answer = lambda function, call: {"passed": True, "reason": "passed", "value": ["passed"]}
-        main.wire.encode = lambda value: ["list", 2]
+        main.wire.encode = main.values.encode = lambda value: ["list", 2]
         def f(): return 2
     """,
     "verdicts to every fd": """
@@ -672,6 +672,43 @@ FORGING = {
         main = sys.modules["__main__"]
         main.answer = lambda function, call: {"value": ["eval", "1"], "args": {"a": 1}, "error": 3}
         def f(): return 1
+    """,
+    "records equal to everything": """
+        from dataclasses import dataclass
+        from enum import Enum
+        @dataclass
+        class Same:
+            x: int
+            __eq__ = lambda self, other: True
+        class E(Enum):
+            A = 1
+            __eq__ = lambda self, other: True
+            __hash__ = None
+        def f(n=[]):
+            n.append(1)
+            return Same(1) if len(n) % 2 else E.A
+    """,
+    "an array equal to everything": """
+        import numpy as np
+        class Same(np.ndarray):
+            __eq__ = lambda self, other: True
+        def f(): return np.zeros(1).view(Same)
+    """,
+    "a record whose fields are methods": """
+        main = __import__("sys").modules["__main__"]
+        fields = [x for n in ("__eq__", "__class__", "_kind", "__bool__") for x in (n, 1)]
+        main.values.encode = lambda value: ["record", "int", "1", "1", *fields]
+        def f(): return 1
+    """,
+    "numpy of another kind": """
+        main = __import__("sys").modules["__main__"]
+        main.values.encode = lambda value: ["numpy", "object", 1]
+        def f(): return 1
+    """,
+    "an error of a strange name": """
+        main = __import__("sys").modules["__main__"]
+        main.raised = lambda e: {"name": "\\0", "bases": ["eval", "SystemExit"], "args": None, "text": ""}
+        def f(): raise ValueError
     """,
     "closes everything": "import os\nos.closerange(0, 64)\nimport time\ntime.sleep(60)",
     "tests read from the machine": """
@@ -785,12 +822,139 @@ def test_arguments_changed_in_place_and_errors_reach_the_tests(box: str) -> None
         x = []
         assert candidate(x) is None and x == [1]
         try: candidate(x, error="key")
-        except KeyError: pass
+        except KeyError as e: assert str(e) == "'k'" and e.args == ("k",) and type(e) is KeyError
         assert x == [1, 1]
         try: candidate(x, "mine")
-        except Exception as e: assert str(e) == "Mine: m" and type(e) is Exception
+        except ValueError as e: assert str(e) == "m" and e.args == ("m",) and type(e).__name__ == "Mine"
         assert candidate.__name__ == "f"
     """
+    assert judged(box, code, check) == Verdict(True, "passed")
+
+
+# an expression, and what the tests may say of it if the original executor is to pass
+RETURNED = {
+    "np.int64(3)": "value == 3 and 3 == value and value in [1, 3] and not isinstance(value, int)",
+    "np.float64(0.5)": "value == 0.5 and abs(value - 0.5) < 1e-6 and isinstance(value, float)",
+    "np.float32(0.1)": "value == 0.1 and abs(value - 0.1) < 1e-6",
+    "np.bool_(True)": "value == True and value is not True",
+    "[np.int64(1), np.float64(2.0), np.str_('a')]": "value == [1, 2.0, 'a']",
+    "{np.int64(1): np.bool_(False)}": "value == {1: False} and value[1] == False",
+    "np.array([[1, 2], [3, 4]])": "value.shape == (2, 2) and (value == [[1, 2], [3, 4]]).all()",
+    "np.array(['a', None, [1]], dtype=object)": "list(value) == ['a', None, [1]]",
+    "list(np.array(['a', 'b']))": "value == ['a', 'b']",
+    "np.array([7])": "value == [7]",
+    "np.array(1.5)": "value == 1.5 and value.shape == ()",
+    "Fraction(1, 2)": "value == 0.5 and value + 1 == 1.5 and str(value) == '1/2'",
+    "Decimal('0.10')": "value == Decimal('0.1') and str(value) == '0.10' and value != 0.1",
+    "Point(1, [2])": "value.x == 1 and value.y == [2] and value != (1, [2]) and str(value) == 'Point(x=1, y=[2])'",
+    "(Point(1, 2), Point(1, 2), Point(2, 1))": "value[0] == value[1] != value[2]",
+    "Color.RED": "value.name == 'RED' and value.value == 1 and value != 1 and str(value) == 'Color.RED'",
+    "Level.LOW": "value == 1",
+    "{1, 'a', (2,)}": "value == {1, 'a', (2,)}",
+    "b'\\x00'": "value == b'\\x00' and type(value) is bytes",
+    "bytearray(b'a')": "value == b'a' and type(value) is bytearray",
+    "math.nan": "value != value",
+    "[math.nan]": "value == [math.nan]",
+    "[float('nan'), -math.inf]": "value[0] != value[0] and value[1] == -math.inf",
+    "complex(1, -0.0)": "value == 1 and repr(value) == '(1-0j)'",
+    "(x * x for x in range(3))": "list(value) == [0, 1, 4] and value != [0, 1, 4]",
+    "deque([1, 2])": "value == deque([1, 2]) and value != [1, 2] and value[0] == 1",
+    "Counter('aab')": "value == {'a': 2, 'b': 1} and value == Counter('baa')",
+    "OrderedDict(b=1, a=2)": "value == {'a': 2, 'b': 1} and list(value) == ['b', 'a']",
+    "defaultdict(list, {1: [2]})": "value == {1: [2]}",
+    "namedtuple('P', 'x y')(1, 2)": "value == (1, 2)",
+    "datetime(2024, 2, 29, 12, tzinfo=timezone.utc)": "value.isoformat() == '2024-02-29T12:00:00+00:00'",
+    "datetime(2024, 2, 29).date()": "str(value) == '2024-02-29'",
+    "datetime(2024, 1, 1) - datetime(2023, 1, 1)": "value.days == 365",
+    "Text('abc')": "value == 'abc' and len(value) == 3",
+    "10 ** 400 + 1": "value == 10 ** 400 + 1",
+}
+IMPORTS = """
+import math
+from collections import Counter, OrderedDict, defaultdict, deque, namedtuple
+from datetime import datetime, timezone
+from decimal import Decimal
+from fractions import Fraction
+"""
+TYPES = """
+import numpy as np
+from dataclasses import dataclass
+from enum import Enum, IntEnum
+@dataclass
+class Point:
+    x: int
+    y: list
+class Color(Enum):
+    RED = 1
+class Level(IntEnum):
+    LOW = 1
+class Text(str): pass
+"""
+
+
+def test_returned_values_are_compared_as_if_they_had_been_returned_here(box: str) -> None:
+    exec(IMPORTS + TYPES, names := {"__name__": "builtins"})
+    for value, holds in RETURNED.items():
+        assert eval(holds, names, {"value": eval(value, names)}), value  # so says Python itself
+    functions = "\n".join(f"    if i == {i}: return {value}" for i, value in enumerate(RETURNED))
+    check = "\n".join(f"value = candidate({i})\nassert {holds}" for i, holds in enumerate(RETURNED.values()))
+    code = IMPORTS + TYPES + "def f(i):\n" + functions
+    check = textwrap.indent(textwrap.dedent(IMPORTS), "") + check
+    assert judged(box, code, check, Limits(seconds=10)) == Verdict(True, "passed")
+
+
+def test_errors_are_caught_by_their_base_and_keep_arguments_and_message(box: str) -> None:
+    code = """
+        import json
+        class Own(LookupError):
+            def __init__(self, a, b):
+                super().__init__(a, b)
+                self.a = a
+            def __str__(self): return f"own {self.a}"
+        class Strange(UnicodeDecodeError):
+            def __init__(self): Exception.__init__(self, 1)
+            def __str__(self): return "strange"
+        def f(name):
+            if name == "own": raise Own(1, [2])
+            if name == "decode": b"\\xff".decode()
+            if name == "json": json.loads("")
+            if name == "bare": raise ValueError
+            if name == "object": raise ValueError(object)
+            if name == "file": open("/nowhere")
+            if name == "strange": raise Strange()
+            {}["k"]
+    """
+    check = """
+        def caught(name):
+            try: candidate(name)
+            except Exception as e: return e
+        e = caught("own")
+        assert isinstance(e, LookupError) and e.args == (1, [2]) and str(e) == "own 1" and type(e).__name__ == "Own"
+        e = caught("decode")
+        assert type(e) is UnicodeDecodeError and e.start == 0 and "invalid start byte" in str(e)
+        e = caught("json")
+        assert isinstance(e, ValueError) and type(e).__name__ == "JSONDecodeError" and "column 1" in str(e)
+        assert type(caught("bare")) is ValueError and caught("bare").args == ()
+        assert str(caught("object")) == "<class 'object'>"
+        assert isinstance(caught("file"), FileNotFoundError) and caught("file").errno == 2
+        assert str(caught("strange")) == "strange" and type(caught("strange")).__name__ == "Strange"
+        assert caught("").args == ("k",) and str(caught("")) == "'k'"
+    """
+    assert judged(box, code, check) == Verdict(True, "passed")
+
+
+def test_containers_passed_by_name_are_changed_too(box: str) -> None:
+    code = """
+        def f(*, items, table, more):
+            items.append(1); table["a"] += 1; more.appendleft(0); more.pop()
+    """
+    check = """
+        from collections import defaultdict, deque
+        items, table, more = [], defaultdict(int, a=1), deque([1, 2])
+        candidate(items=items, table=table, more=more)
+        assert items == [1] and table == {"a": 2} and type(table) is defaultdict and more == deque([0, 1])
+    """
+    # the candidate's copy of a defaultdict is a dict
     assert judged(box, code, check) == Verdict(True, "passed")
 
 
