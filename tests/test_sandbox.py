@@ -9,6 +9,7 @@ import importlib.util
 import json
 import os
 import re
+import runpy
 import signal
 import socket
 import subprocess
@@ -20,6 +21,7 @@ import time
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -31,10 +33,12 @@ from evalsweep.sandbox.run import (
     NoIsolation,
     Program,
     Verdict,
+    assertions,
     filtered,
     isolation,
     package_versions,
     run,
+    tested_function,
     why_not,
 )
 from evalsweep.sandbox.syscalls import CALLS
@@ -1088,6 +1092,48 @@ def test_all_solutions_of_humaneval_pass(problems: list[dict[str, str]]) -> None
     verdicts = run([humaneval(problem, problem["canonical_solution"]) for problem in problems], best())
     failed = [(p["task_id"], v.reason) for p, v in zip(problems, verdicts, strict=True) if not v.passed]
     assert (len(verdicts), failed) == (164, [])
+
+
+def test_right_solutions_written_in_other_ways_pass(problems: list[dict[str, str]]) -> None:
+    solutions = runpy.run_path(str(Path(__file__).parent / "data" / "humaneval_other_ways.py"))["SOLUTIONS"]
+    assert len(solutions) >= 60 and len({number for number, _ in solutions}) >= 40
+    programs = [
+        humaneval(problems[number], text if text.startswith(" ") else f"    pass\n{text}") for number, text in solutions
+    ]
+    verdicts = run(programs, best())
+    assert [(s, v.reason) for s, v in zip(solutions, verdicts, strict=True) if not v.passed] == []
+
+
+MBPP: dict[str, Any] = {
+    "code": "import math\ndef first_repeated(s):\n    return next((c for i, c in enumerate(s) if c in s[:i]), None)",
+    "test_setup_code": "import math",
+    "test_list": [
+        'assert set(first_repeated("abca")) == set("a")',
+        "assert math.isclose(len(str(first_repeated('abc'))), 4)",
+        "assert first_repeated('''a\n\n''') == '''\n'''",
+    ],
+}
+
+
+def mbpp(code: str) -> Program:
+    name = tested_function(MBPP["test_list"])
+    return Program(code, name, assertions(name, MBPP["test_list"], str(MBPP["test_setup_code"])), "")
+
+
+def test_tests_may_be_statements_that_call_the_function_by_its_name(box: str) -> None:
+    assert tested_function(MBPP["test_list"]) == "first_repeated"
+    right, wrong, missing = run([mbpp(MBPP["code"]), mbpp("def first_repeated(s): return 'a'"), mbpp("x = 1")], box)
+    assert right == Verdict(True, "passed")
+    assert wrong == Verdict(False, "AssertionError: assert math.isclose(len(str(first_repeated('abc'))), 4)")
+    assert missing == Verdict(False, "NameError: name 'first_repeated' is not defined")
+
+
+def test_no_statements_are_no_pass() -> None:
+    assert not run([Program("def f(): pass", "f", assertions("f", []), "")], best())[0].passed
+    with pytest.raises(ValueError, match="do not all call one function"):
+        tested_function(["assert f(1)", "assert g(1)"])
+    with pytest.raises(SyntaxError):
+        assertions("f", ["assert f("])
 
 
 def test_an_empty_body_passes_none_of_humaneval(problems: list[dict[str, str]]) -> None:

@@ -6,15 +6,18 @@ wrote. The verdict comes from a pipe that the tester alone has.
 
 from __future__ import annotations
 
+import ast
+import builtins
 import functools
 import json
 import os
 import queue
 import selectors
 import tempfile
+import textwrap
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
@@ -32,10 +35,12 @@ __all__ = [
     "NoIsolation",
     "Program",
     "Verdict",
+    "assertions",
     "filtered",
     "isolation",
     "package_versions",
     "run",
+    "tested_function",
 ]
 
 ISOLATIONS = ("bubblewrap", "unshare")  # the best first; "none" is there for who asks for it
@@ -67,6 +72,32 @@ class Verdict:
 
     passed: bool
     reason: str
+
+
+def assertions(entry_point: str, statements: Sequence[str], setup: str = "") -> str:
+    """The tests of a benchmark whose tests are statements that call a function by its name, as MBPP's are.
+
+    Errors: SyntaxError for a statement that is no Python.
+    """
+    # parsed and written anew, a statement is one line, which the verdict can name and whose strings bear no indenting
+    lines = [line for text in statements for line in map(ast.unparse, ast.parse(text).body)]
+    body = "\n".join([f"{entry_point} = candidate", *(lines or ["raise AssertionError('there are no tests')"])])
+    return f"{setup}\n\ndef check(candidate):\n{textwrap.indent(body, '    ')}\n"
+
+
+def tested_function(statements: Sequence[str]) -> str:
+    """Find the function that all the statements call, for a benchmark that does not name it. Errors: ValueError."""
+    called = [list(dict.fromkeys(_called(text))) for text in statements]
+    for name in called[0] if called else ():
+        if all(name in names for names in called) and not hasattr(builtins, name):
+            return name
+    raise ValueError("the tests do not all call one function")
+
+
+def _called(text: str) -> Iterator[str]:
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+            yield node.func.id
 
 
 class _Stopped(Exception):
