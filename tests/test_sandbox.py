@@ -38,7 +38,7 @@ from evalsweep.sandbox.run import (
     isolation,
     package_versions,
     run,
-    tested_function,
+    function_under_test,
     why_not,
 )
 from evalsweep.sandbox.syscalls import CALLS
@@ -288,7 +288,9 @@ def test_deep_recursion_fails(box: str) -> None:
 def test_huge_value_fails(box: str, value: str) -> None:
     code = f"def d(n):\n    return [] if n == 0 else [d(n - 1)] * 2\ndef f():\n    return {value}"
     code = code.replace("[d(n - 1)] * 2", "(lambda x: [x, x])(d(n - 1))")
-    assert re.match("returned a value too large|returned an iterator of more", judged(box, code).reason)
+    # a million values are counted before it is refused, which takes a slow machine three seconds
+    reason = judged(box, code, limits=Limits(seconds=10)).reason
+    assert re.match("returned a value too large|returned an iterator of more", reason)
 
 
 # -- what a program may see and reach
@@ -1116,12 +1118,12 @@ MBPP: dict[str, Any] = {
 
 
 def mbpp(code: str) -> Program:
-    name = tested_function(MBPP["test_list"])
+    name = function_under_test(MBPP["test_list"])
     return Program(code, name, assertions(name, MBPP["test_list"], str(MBPP["test_setup_code"])), "")
 
 
 def test_tests_may_be_statements_that_call_the_function_by_its_name(box: str) -> None:
-    assert tested_function(MBPP["test_list"]) == "first_repeated"
+    assert function_under_test(MBPP["test_list"]) == "first_repeated"
     right, wrong, missing = run([mbpp(MBPP["code"]), mbpp("def first_repeated(s): return 'a'"), mbpp("x = 1")], box)
     assert right == Verdict(True, "passed")
     assert wrong == Verdict(False, "AssertionError: assert math.isclose(len(str(first_repeated('abc'))), 4)")
@@ -1131,7 +1133,7 @@ def test_tests_may_be_statements_that_call_the_function_by_its_name(box: str) ->
 def test_no_statements_are_no_pass() -> None:
     assert not run([Program("def f(): pass", "f", assertions("f", []), "")], best())[0].passed
     with pytest.raises(ValueError, match="do not all call one function"):
-        tested_function(["assert f(1)", "assert g(1)"])
+        function_under_test(["assert f(1)", "assert g(1)"])
     with pytest.raises(SyntaxError):
         assertions("f", ["assert f("])
 

@@ -40,7 +40,7 @@ __all__ = [
     "isolation",
     "package_versions",
     "run",
-    "tested_function",
+    "function_under_test",
 ]
 
 ISOLATIONS = ("bubblewrap", "unshare")  # the best first; "none" is there for who asks for it
@@ -85,7 +85,7 @@ def assertions(entry_point: str, statements: Sequence[str], setup: str = "") -> 
     return f"{setup}\n\ndef check(candidate):\n{textwrap.indent(body, '    ')}\n"
 
 
-def tested_function(statements: Sequence[str]) -> str:
+def function_under_test(statements: Sequence[str]) -> str:
     """Find the function that all the statements call, for a benchmark that does not name it. Errors: ValueError."""
     called = [list(dict.fromkeys(_called(text))) for text in statements]
     for name in called[0] if called else ():

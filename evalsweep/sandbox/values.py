@@ -22,6 +22,7 @@ NUMPY = (
 )
 
 _NONE: dict[object, object] = {}
+_COMMON = frozenset((list, tuple, dict, set))
 _KEYS, _VALUES, _ITEMS = type(_NONE.keys()), type(_NONE.values()), type(_NONE.items())
 
 
@@ -77,7 +78,7 @@ def encode(value: object) -> Any:
         if scalar is not NotImplemented:
             return scalar
         tag, parts = _parts(value)
-        return [tag, *(walk(part, depth + 1) for part in parts)]
+        return [tag, *[walk(part, depth + 1) for part in parts]]
 
     return walk(value, 0)
 
@@ -86,6 +87,8 @@ def _scalar(value: object) -> Any:
     """JSON for what holds no other values, NotImplemented for the rest."""
     if value is None or isinstance(value, bool):
         return value
+    if type(value) in _COMMON:
+        return NotImplemented  # at once: a message may hold a million of them
     if value is math.nan:
         return ["nan"]  # `[math.nan] == [math.nan]` is true, because both are the same object
     if isinstance(value, _class("numpy", "generic")) and not isinstance(value, str | bytes):
