@@ -35,13 +35,14 @@ from evalsweep.sandbox.run import (
     Verdict,
     assertions,
     filtered,
+    function_under_test,
     isolation,
     package_versions,
     run,
-    function_under_test,
     why_not,
 )
 from evalsweep.sandbox.syscalls import CALLS
+from evalsweep.sandbox.usage import Usage
 
 HASTE = Limits(seconds=3, wall_factor=4)
 why_not = functools.cache(why_not)
@@ -213,6 +214,13 @@ def f():
     limits = Limits(seconds=1, wall_factor=10)
     verdict = judged(box, SPIN + children.replace("{waits}", str(waits)), limits=limits)
     assert verdict == Verdict(False, "timed out after 1 s of CPU time")
+
+
+def test_use_of_processes_that_have_ended_is_no_error() -> None:
+    ended = subprocess.Popen(["true"])
+    ended.wait()
+    usage = Usage(ended.pid)
+    assert (usage.cpu_seconds(), usage.memory_bytes(0)) == (0.0, 0)
 
 
 def test_memory_of_all_processes_together_is_limited(box: str) -> None:

@@ -6,6 +6,7 @@ Limits of the kernel's hold for a process; control groups hold for all, but few 
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from pathlib import Path
 
 TICKS = os.sysconf("SC_CLK_TCK")  # a second, the unit of /proc/<pid>/stat
@@ -49,14 +50,19 @@ class Usage:
     def _descendants(self) -> list[int]:
         found, waiting = [], [self.launcher]
         while waiting:
-            for children in Path(f"/proc/{waiting.pop()}/task").glob("*/children"):
-                try:
-                    new = list(map(int, children.read_text().split()))
-                except OSError:
-                    continue
-                found += new
-                waiting += new
+            children = _children(waiting.pop())
+            found += children
+            waiting += children
         return found
+
+
+def _children(pid: int) -> list[int]:
+    """The children of all threads of a process; those that end meanwhile may be missing."""
+    found: list[int] = []
+    with suppress(OSError):
+        for thread in os.listdir(f"/proc/{pid}/task"):  # noqa: PTH208 - ten times a second
+            found += map(int, Path(f"/proc/{pid}/task/{thread}/children").read_text().split())
+    return found
 
 
 def _kilobytes(path: Path, names: tuple[str, ...]) -> int:
