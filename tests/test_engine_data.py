@@ -154,7 +154,7 @@ def test_a_folder_that_would_shadow_the_hub_is_refused(tmp_path, monkeypatch):
 
 def test_code_that_lm_eval_itself_would_run_is_off():
     with pytest.raises(BadInput, match=r"has lm_eval run code that the model wrote.*task.unsafe_code=allow"):
-        build("task=lm_eval", "task.name=mbpp")
+        build("task=lm_eval", "task.name=mbpp_instruct")
 
 
 def test_a_headline_that_the_task_does_not_yield_is_refused_before_it_runs(gsm8k):
@@ -170,7 +170,9 @@ def test_an_unknown_task_of_lm_eval_gets_a_suggestion():
 
 
 def test_a_task_that_votes_itself_is_refused(gsm8k):
-    with pytest.raises(BadInput, match=r"takes a vote over several answers of its own.*task=gsm8k task.samples=5"):
+    with pytest.raises(
+        BadInput, match=r"takes a vote over several answers of its own.*task.scorer=numeric task.samples=5"
+    ):
         build("task=lm_eval", "task.name=gsm8k_cot_self_consistency", f"task.data={gsm8k}")
 
 

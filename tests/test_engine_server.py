@@ -82,7 +82,14 @@ def test_a_server_that_answers_badly_is_one_line_and_the_traceback_is_in_the_log
     threading.Thread(target=server.serve_forever, daemon=True).start()
     try:
         url = f"http://127.0.0.1:{server.server_port}/v1/completions"
-        own = ("model=server", f"model.base_url={url}", "model.pretrained=x", "task.limit=3", "tracking=off", "model.retries=0")
+        own = (
+            "model=server",
+            f"model.base_url={url}",
+            "model.pretrained=x",
+            "task.limit=3",
+            "tracking=off",
+            "model.retries=0",
+        )
         done = run(*own, "hydra.run.dir=out")
     finally:
         server.shutdown()

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from types import SimpleNamespace
 
 import pytest
 from conftest import job_of, write_jsonl
 
 from evalsweep.engine.evaluate import evaluate
+from evalsweep.engine.models.backends import Capabilities
 from evalsweep.engine.tasks import harness
 from evalsweep.engine.tasks.likeness import frame, is_near_copy
 from evalsweep.engine.tasks.prompts import Prompt, Prompts
@@ -19,7 +21,8 @@ def made(*overrides: str, document: int = 0) -> tuple[str, Prompt]:
     """The prompt of a document, and what is known of it."""
     built = harness.build(job_of(*overrides))
     (task,) = built.tasks.values()
-    prompts = Prompts(task, None, "flag")
+    nobody = SimpleNamespace(can=Capabilities(counts_tokens=False, knows_length=False))
+    prompts = Prompts(task, nobody, "flag")
     task.build_all_requests()
     requests = [r for r in task.instances if r.doc_id == document]
     return requests[0].args[0], prompts.made[document]

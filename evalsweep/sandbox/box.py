@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
+from evalsweep.sandbox.usage import Usage
 from evalsweep.sandbox.view import Limits, View
 
 KEEP = 4096  # bytes of output that are kept, for the message of a sandbox that does not start
@@ -29,12 +30,13 @@ class Guest:
 
     Args:
         pipes: their numbers are its first arguments; the caller closes its own copies.
+        packages: the names of the packages that it may import.
         stdin: a file, or None for an empty input.
     """
 
     script: str
     pipes: tuple[IO[bytes], ...]
-    arguments: tuple[str, ...]
+    packages: tuple[str, ...]
     stdin: IO[bytes] | None
 
 
@@ -42,12 +44,12 @@ class Box:
     """A guest in its sandbox. Leaving the context kills all that runs there."""
 
     def __init__(self, guest: Guest, isolation: str, limits: Limits, slot: int) -> None:
-        self.isolation, self.written, self.said = isolation, 0, b""
+        self.isolation, self.said = isolation, b""
         self._first: int | None = None
         with ExitStack() as stack:
             folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="sandbox-", ignore_cleanup_errors=True))
             fds = [pipe.fileno() for pipe in guest.pipes]
-            view = View(isolation, guest.script, (*map(str, fds), *guest.arguments), folder, slot, limits)
+            view = View(isolation, guest.script, tuple(map(str, fds)), guest.packages, folder, slot, limits)
             try:
                 self.process = subprocess.Popen(
                     view.argv(),
@@ -62,6 +64,7 @@ class Box:
             except OSError as e:
                 raise NoIsolation(f"{e.filename} cannot be run ({e.strerror})") from e
             stack.callback(self._kill)
+            self.usage = Usage(self.process.pid)
             assert self.process.stdout is not None
             self.output = stack.enter_context(self.process.stdout)
             self._closing = stack.pop_all()
@@ -88,7 +91,6 @@ class Box:
     def drain(self) -> bool:
         """Take what it has written, without keeping it; False when there will be no more."""
         data = os.read(self.output.fileno(), 1 << 16)
-        self.written += len(data)
         self.said += data[: KEEP - len(self.said)]
         return bool(data)
 

@@ -1,6 +1,7 @@
 """Inside new namespaces, before a guest: hides the host, gives up all rights, sets limits, becomes the guest.
 
-    enter.py '{"root": ..., "layout": ..., "files": ..., "user": ..., "limits": ..., "folder": ..., "argv": ...}'
+    enter.py '{"root": ..., "layout": ..., "files": ..., "user": ..., "filter": ..., "limits": ..., "folder": ...,
+               "argv": ...}'
 
 Trusted code: nothing that a model wrote has run yet.
 """
@@ -20,8 +21,11 @@ from typing import Any
 RDONLY, NOSUID, NODEV, NOEXEC, REMOUNT, NOATIME, NODIRATIME, BIND, REC = 1, 2, 4, 8, 32, 1024, 2048, 4096, 16384
 RELATIME, STRICTATIME = 1 << 21, 1 << 24
 # linux/prctl.h
-PDEATHSIG, CAPBSET_DROP, NO_NEW_PRIVS = 1, 24, 38
+PDEATHSIG, SECCOMP, CAPBSET_DROP, NO_NEW_PRIVS = 1, 22, 24, 38
+SECCOMP_MODE_FILTER = 2  # linux/seccomp.h
 CAPABILITY_VERSION_3 = 0x20080522  # linux/capability.h
+KEYCTL = {"x86_64": 250, "aarch64": 219}  # asm/unistd.h
+JOIN_SESSION_KEYRING = 1  # linux/keyctl.h
 
 libc = ctypes.CDLL(None, use_errno=True)
 
@@ -35,24 +39,27 @@ def mount(source: str, target: str, kind: str | None, flags: int, options: str =
 
 
 def build(root: str, layout: list[tuple[str, str, str]]) -> None:
-    """The guest's view of the machine, below `root`: (kind, path in the sandbox, what is there), parents first."""
+    """The guest's view of the machine, below `root`: (form, path in the sandbox, what is there), parents first."""
     mount("tmpfs", root, "tmpfs", NOSUID | NODEV, "size=1m,mode=755")
-    for kind, path, what in layout:
+    for form, path, what in layout:
         target = root + path
-        if kind == "link":
-            os.symlink(what, target)  # noqa: PTH211 - pathlib would double the time of a start
+        if form == "link":
+            os.makedirs(os.path.dirname(target), exist_ok=True)  # noqa: PTH103, PTH120 - pathlib doubles a start's time
+            os.symlink(what, target)  # noqa: PTH211
             continue
-        is_file = kind in ("ro", "dev") and not os.path.isdir(what)  # noqa: PTH112
+        is_file = form in ("ro", "dev") and not os.path.isdir(what)  # noqa: PTH112
         os.makedirs(os.path.dirname(target) if is_file else target, exist_ok=True)  # noqa: PTH103, PTH120
-        if is_file:
+        if is_file and not os.path.exists(target):  # noqa: PTH110
             os.close(os.open(target, os.O_CREAT | os.O_WRONLY, 0o644))
-        if kind in ("ro", "dev"):
+        if form in ("ro", "dev"):
             mount(what, target, None, BIND | REC)
-        elif kind == "tmpfs":
+        elif form == "tmpfs":
             mount("tmpfs", target, "tmpfs", NOSUID | NODEV, f"size={what},mode=1777")
-        elif kind == "proc":
+        elif form == "hide":
+            mount("tmpfs", target, "tmpfs", NOSUID | NODEV, "size=4k,nr_inodes=1,mode=555")
+        elif form == "proc":
             mount("proc", target, "proc", NOSUID | NODEV | NOEXEC)
-    writable = {root + path for kind, path, _ in layout if kind != "ro"}
+    writable = {root + path for form, path, _ in layout if form not in ("ro", "hide")}
     for path in mounts_below(root):
         if path not in writable:
             make_readonly(path)
@@ -110,6 +117,29 @@ def bind_to_parent() -> None:
         raise OSError(ctypes.get_errno(), "prctl")
 
 
+def leave_keyrings() -> None:
+    """Join a new session keyring: keys of the user's session have no namespace.
+
+    Thread and process keyrings end with the exec that follows. A user's keyring is found by the user namespace, or by
+    the spare user's number, so it is a new one too. A kernel without keys, or a container that refuses the call,
+    leaves none to reach; where there is a filter, it refuses later calls anyway.
+    """
+    number = KEYCTL.get(os.uname().machine)
+    if number is not None:
+        libc.syscall(ctypes.c_long(number), ctypes.c_long(JOIN_SESSION_KEYRING), None)
+
+
+def filter_calls(program: bytes) -> None:
+    """Have the kernel refuse system calls by a classic BPF program, to all that this process starts too: seccomp(2)."""
+
+    class Program(ctypes.Structure):
+        _fields_ = (("length", ctypes.c_ushort), ("instructions", ctypes.c_char_p))
+
+    filter_ = Program(len(program) // 8, program)
+    if libc.prctl(SECCOMP, SECCOMP_MODE_FILTER, ctypes.byref(filter_), 0, 0) != 0:
+        raise OSError(ctypes.get_errno(), f"seccomp: {os.strerror(ctypes.get_errno())}")
+
+
 def limit(limits: dict[str, int]) -> None:
     for name, most in limits.items():
         resource.setrlimit(getattr(resource, f"RLIMIT_{name}"), (most, most))
@@ -128,11 +158,15 @@ def main(spec: dict[str, Any]) -> None:
         # empty files take memory too; bubblewrap has no word for their number
         mount("none", root + spec["folder"], None, REMOUNT | NOSUID | NODEV, f"nr_inodes={spec['files']}")
         forbid_shared_memory()
+        make_readonly(f"{root}/proc")  # or a program makes itself the last to go where memory runs out
         enclose(root)
         give_up_rights(spec["user"])
+        leave_keyrings()
     bind_to_parent()
     limit(spec["limits"])
     os.chdir(spec["folder"])
+    if spec["filter"] is not None:
+        filter_calls(bytes.fromhex(spec["filter"]))
     os.execv(spec["argv"][0], spec["argv"])
 
 

@@ -6,28 +6,46 @@ wrote. The verdict comes from a pipe that the tester alone has.
 
 from __future__ import annotations
 
+import ast
+import builtins
 import functools
 import json
 import os
 import queue
 import selectors
 import tempfile
+import textwrap
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from typing import IO, Any
 
+from evalsweep.sandbox import syscalls
 from evalsweep.sandbox.box import Box, Guest, NoIsolation
-from evalsweep.sandbox.view import Limits, packages
+from evalsweep.sandbox.files import MissingPackage, package_paths, package_versions
+from evalsweep.sandbox.view import Limits
 
-__all__ = ["ISOLATIONS", "Limits", "NoIsolation", "Program", "Verdict", "isolation", "run"]
+__all__ = [
+    "ISOLATIONS",
+    "Limits",
+    "MissingPackage",
+    "NoIsolation",
+    "Program",
+    "Verdict",
+    "assertions",
+    "filtered",
+    "isolation",
+    "package_versions",
+    "run",
+    "function_under_test",
+]
 
 ISOLATIONS = ("bubblewrap", "unshare")  # the best first; "none" is there for who asks for it
 START = 60.0  # seconds for two Pythons to start on a busy machine
-TICK = 0.2  # seconds until an interrupt is noticed
+TICK = 0.1  # seconds between two looks at what a program uses, and until an interrupt is noticed
 VERDICT = 16 << 10  # bytes of a tester's lines
 
 
@@ -56,6 +74,32 @@ class Verdict:
     reason: str
 
 
+def assertions(entry_point: str, statements: Sequence[str], setup: str = "") -> str:
+    """The tests of a benchmark whose tests are statements that call a function by its name.
+
+    Errors: SyntaxError for a statement that is no Python.
+    """
+    # parsed and written anew, a statement is one line, which the verdict can name and whose strings bear no indenting
+    lines = [line for text in statements for line in map(ast.unparse, ast.parse(text).body)]
+    body = "\n".join([f"{entry_point} = candidate", *(lines or ["raise AssertionError('there are no tests')"])])
+    return f"{setup}\n\ndef check(candidate):\n{textwrap.indent(body, '    ')}\n"
+
+
+def function_under_test(statements: Sequence[str]) -> str:
+    """Find the function that all the statements call, for a benchmark that does not name it. Errors: ValueError."""
+    called = [list(dict.fromkeys(_called(text))) for text in statements]
+    for name in called[0] if called else ():
+        if all(name in names for names in called) and not hasattr(builtins, name):
+            return name
+    raise ValueError("the tests do not all call one function")
+
+
+def _called(text: str) -> Iterator[str]:
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+            yield node.func.id
+
+
 class _Stopped(Exception):
     """The caller was interrupted."""
 
@@ -76,16 +120,22 @@ def why_not(name: str) -> str | None:
     """Why an isolation does not work on this machine, or None where it does."""
     probe = Program("def one():\n    return 1", "one", "def check(candidate):\n    assert candidate() == 1", "")
     try:
-        (verdict,) = run([probe], name, workers=1)
+        (verdict,) = run([probe], name, packages=(), workers=1)
     except NoIsolation as e:
         return str(e)
     return None if verdict.passed else verdict.reason
+
+
+def filtered() -> bool:
+    """Whether sandboxes here have a filter of system calls; on architectures without one, the rest must do."""
+    return syscalls.program() is not None
 
 
 def run(
     programs: Sequence[Program],
     isolation: str,
     limits: Limits = Limits(),  # noqa: B008 - frozen
+    packages: Sequence[str] = ("numpy",),
     workers: int | None = None,
     done: Callable[[int], None] | None = None,
 ) -> list[Verdict]:
@@ -94,13 +144,17 @@ def run(
     Args:
         isolation: "bubblewrap", "unshare", or "none", which stops accidents but no attack: such a program can read
             the user's files, use the network, leave processes behind and forge its verdict.
+        packages: names of installed packages that programs may import, with what these require.
         workers: programs at a time; as many as there are cores where it is None.
         done: told how many are done, in the caller's thread, after each.
 
-    Errors: NoIsolation where a sandbox does not start. Whatever is raised, an interrupt too, no process is left.
+    Errors: NoIsolation where a sandbox does not start, MissingPackage where a package is not there. Whatever is
+    raised, an interrupt too, no process is left.
     """
     if isolation not in (*ISOLATIONS, "none"):
         raise ValueError(f"isolation={isolation!r}: one of {', '.join(ISOLATIONS)}, none")
+    shown = tuple(packages)
+    package_paths(shown)
     count = max(1, min(workers or len(os.sched_getaffinity(0)), len(programs)))
     slots: queue.SimpleQueue[int] = queue.SimpleQueue()
     for slot in range(count):
@@ -110,7 +164,7 @@ def run(
     def judge(program: Program) -> Verdict:
         slot = slots.get()
         try:
-            return _judge(program, isolation, limits, slot, stop)
+            return _judge(program, isolation, limits, shown, slot, stop)
         finally:
             slots.put(slot)
 
@@ -128,7 +182,9 @@ def run(
     return [future.result() for future in futures]
 
 
-def _judge(program: Program, isolation: str, limits: Limits, slot: int, stop: threading.Event) -> Verdict:
+def _judge(
+    program: Program, isolation: str, limits: Limits, packages: tuple[str, ...], slot: int, stop: threading.Event
+) -> Verdict:
     """Start both sandboxes, watch them, end them."""
     with ExitStack() as stack:
         requests_read, requests_write = _pipe(stack)
@@ -137,9 +193,9 @@ def _judge(program: Program, isolation: str, limits: Limits, slot: int, stop: th
         task = stack.enter_context(tempfile.TemporaryFile())
         task.write(json.dumps(asdict(program)).encode())
         task.seek(0)
-        guest = Guest("tester.py", (requests_write, replies_read, verdict_write), (), task)
+        guest = Guest("tester.py", (requests_write, replies_read, verdict_write), packages, task)
         tester = stack.enter_context(Box(guest, isolation, limits, slot))
-        guest = Guest("candidate.py", (requests_read, replies_write), tuple(packages()), None)
+        guest = Guest("candidate.py", (requests_read, replies_write), packages, None)
         candidate = stack.enter_context(Box(guest, isolation, limits, slot + 1))
         # only the guests hold them now, so that each sees the other's end
         for end in (requests_read, requests_write, replies_read, replies_write, verdict_write):
@@ -153,12 +209,13 @@ def _pipe(stack: ExitStack) -> tuple[IO[bytes], IO[bytes]]:
 
 
 class _Watch:
-    """Both sandboxes of a program, until there is a verdict or the time is over."""
+    """Both sandboxes of a program, until there is a verdict or a limit is passed."""
 
     def __init__(self, tester: Box, candidate: Box, verdict: IO[bytes], limits: Limits, stop: threading.Event) -> None:
         self.tester, self.candidate, self.pipe, self.limits, self.stop = tester, candidate, verdict, limits, stop
         self.started = False
         self.deadline = time.monotonic() + START
+        self.cpu_at_start = 0.0
         self.heard = b""
 
     def verdict(self) -> Verdict:
@@ -166,21 +223,41 @@ class _Watch:
             selector.register(self.pipe, selectors.EVENT_READ)
             for box in (self.tester, self.candidate):
                 selector.register(box.output, selectors.EVENT_READ, box)
+            look = 0.0
             while True:
-                left = self.deadline - time.monotonic()
-                if self.stop.is_set():
-                    raise _Stopped
-                if left <= 0:
-                    return self._late()
-                for key, _ in selector.select(min(left, TICK)):
+                if time.monotonic() >= look:
+                    over = self._over()
+                    if over is not None:
+                        return over
+                    look = time.monotonic() + TICK
+                for key, _ in selector.select(TICK):
                     if key.data is None:
                         found = self._listen()
                         if found is not None:
                             return found
                     elif not key.data.drain():
                         selector.unregister(key.fileobj)
-                if self.candidate.written > self.limits.output:
-                    return Verdict(False, "too much output")
+
+    def _over(self) -> Verdict | None:
+        """The verdict on a program that has passed a limit. Errors: NoIsolation where it has not even started."""
+        if self.stop.is_set():
+            raise _Stopped
+        late = time.monotonic() > self.deadline
+        if not self.started:
+            if late:
+                raise NoIsolation(f"a sandbox did not start within {START:g} s")
+            return None
+        if self._cpu_seconds() - self.cpu_at_start > self.limits.seconds:
+            return Verdict(False, f"timed out after {self.limits.seconds:g} s of CPU time")
+        if late:
+            return Verdict(False, f"timed out after {self.limits.wall_seconds:g} s of waiting")
+        most = self.limits.total_memory
+        if any(box.usage.memory_bytes(most) > most for box in (self.tester, self.candidate)):
+            return Verdict(False, f"used more than {most >> 20} MiB of memory")
+        return None
+
+    def _cpu_seconds(self) -> float:
+        return self.tester.usage.cpu_seconds() + self.candidate.usage.cpu_seconds()
 
     def _listen(self) -> Verdict | None:
         """What the tester says: first that both are there, then the verdict."""
@@ -194,9 +271,10 @@ class _Watch:
                 self.tester.hold()
                 self.candidate.hold()
                 self.started = True
-                self.deadline = time.monotonic() + self.limits.seconds
+                self.cpu_at_start = self._cpu_seconds()
+                self.deadline = time.monotonic() + self.limits.wall_seconds
             else:
-                return self._verdict(line)
+                return self._over() or self._verdict(line)
         return None
 
     def _verdict(self, line: dict[str, Any]) -> Verdict:
@@ -211,8 +289,3 @@ class _Watch:
         if self.started:
             return Verdict(False, f"the tests ended without a verdict ({how})")
         raise NoIsolation(self.candidate.complaint() or self.tester.complaint() or f"a sandbox did not start ({how})")
-
-    def _late(self) -> Verdict:
-        if self.started:
-            return Verdict(False, f"timed out after {self.limits.seconds:g} s")
-        raise NoIsolation(f"a sandbox did not start within {START:g} s")

@@ -1,6 +1,8 @@
 """Inside a sandbox of its own: the dataset's tests, which call the candidate through a pipe. The verdict is made here.
 
-    tester.py <fd of requests> <fd of replies> <fd of the verdict>      (the task as JSON on standard input)
+    tester.py <fd of requests> <fd of replies> <fd of the verdict> <folder of importable packages>
+
+The task comes as JSON on standard input.
 
 Only plain values come back from a candidate, so an object that is equal to everything never gets here.
 """
@@ -12,13 +14,15 @@ import json
 import os
 import select
 import sys
+from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NoReturn
 
 if TYPE_CHECKING:
-    from evalsweep.sandbox import wire
+    from evalsweep.sandbox import values, wire
 else:
     sys.path.append(__file__.rpartition("/")[0])
+    import values
     import wire
 
     sys.path.pop()
@@ -38,11 +42,19 @@ class Peer:
         self.tell(passed=False, reason=" ".join(reason.split())[:200], **more)
         os._exit(0)
 
+    def fail_by(self, raised: Any, tests: str) -> NoReturn:
+        """End with the error that the candidate sent."""
+        try:
+            reason = told(error(raised), tests)
+        except (values.Broken, LookupError, TypeError, ValueError):
+            reason = "sent a value of a wrong kind"
+        self.fail(reason)
+
     def greet(self) -> None:
         """Wait until the candidate's process is there, and tell the host that the time runs."""
         try:
             wire.receive(self.replies)
-        except wire.Broken:
+        except values.Broken:
             os._exit(1)  # no line at all: the sandbox failed, not the program
         self.tell(started=True)
 
@@ -53,11 +65,11 @@ class Peer:
         try:
             wire.send(self.requests, question)
             reply = wire.receive(self.replies)
-        except (wire.Broken, OSError) as e:
+        except (values.Broken, OSError) as e:
             if isinstance(e, OSError) or not str(e):
                 self.fail("ended before the tests were done", ended=True)
             self.fail(f"sent {e}")
-        except wire.NotPlain:
+        except values.NotPlain:
             self.fail("the tests send a value too large for the sandbox")
         if reply.get("id") != question["id"]:
             self.fail("sent an answer that nobody asked for")
@@ -72,50 +84,67 @@ class Peer:
     def call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Call the candidate's function as if it were here: its value, its error, what it did to its arguments."""
         try:
-            question = {"args": wire.encode(list(args)), "kwargs": wire.encode(kwargs)}
-        except wire.NotPlain as e:
+            question = {"args": values.encode(list(args)), "kwargs": values.encode(kwargs)}
+        except values.NotPlain as e:
             self.fail(f"the tests pass {e}")
         reply = self.ask(**question)
         if "refused" in reply:
             self.fail(str(reply["refused"]))
         failure = value = None
         try:
-            if reply.get("args") is not None:
-                write_back(args, wire.decode(reply["args"]))
+            for mine, name in ((list(args), "args"), (kwargs, "kwargs")):
+                if reply.get(name) is not None:
+                    write_back(mine, values.decode(reply[name]))
             if "error" in reply:
-                failure = error(*map(str, reply["error"]))
+                failure = error(reply["error"])
             else:
-                value = wire.decode(reply["value"])
-        except (wire.Broken, KeyError, TypeError):
+                value = values.decode(reply["value"])
+        except (values.Broken, LookupError, TypeError, ValueError):
             self.fail("sent a value of a wrong kind")
         if failure is not None:
             raise failure
         return value
 
 
-def error(name: str, text: str) -> Exception:
-    """The builtin exception of that name, or a plain one."""
-    kind = getattr(builtins, name, None)
-    if isinstance(kind, type) and issubclass(kind, Exception):
-        try:
-            return kind(text) if text else kind()
-        except TypeError:  # UnicodeDecodeError wants five arguments
-            pass
-    return Exception(f"{name}: {text}")
+def error(data: dict[str, Any]) -> Exception:
+    """The candidate's error, so that `except`, `str` and `args` see the same. Errors: Broken, LookupError, ValueError.
+
+    An error of the candidate's own class becomes one of a new class below the same builtin.
+    """
+    name, text = str(data["name"]), str(data["text"])
+    bases = (getattr(builtins, str(base), None) for base in data["bases"])
+    base = next((b for b in bases if isinstance(b, type) and issubclass(b, Exception)), Exception)
+    args = [text] if data["args"] is None else values.decode(data["args"])
+    try:
+        made = base(*args)
+    except Exception:  # noqa: BLE001 - an own class may leave its base other arguments than that one takes
+        base, made = Exception, Exception(text)
+    if (type(made).__name__, str(made)) == (name, text):
+        return made
+    own: type[Exception] = type(name, (base,), {"__module__": "program", "__str__": lambda self: text})
+    return own(*made.args)
 
 
-def write_back(args: tuple[Any, ...], after: Any) -> None:
-    """Do to the tests' own lists, dicts and sets what the candidate did to its copies."""
-    if not isinstance(after, list) or len(after) != len(args):
-        raise wire.Broken
-    for mine, theirs in zip(args, after, strict=True):
-        if type(mine) is not type(theirs):
-            continue
-        if isinstance(mine, list):
-            mine[:] = theirs
-        elif isinstance(mine, dict | set):
-            mine.clear()
-            mine.update(theirs)
+def write_back(mine: Any, after: Any) -> None:
+    """Do to the tests' own lists, dicts and sets, by position or by name, what the candidate did to its copies."""
+    if type(mine) is not type(after) or len(mine) != len(after):
+        raise values.Broken
+    for key in mine if isinstance(mine, dict) else range(len(mine)):
+        replace(mine[key], after[key])
+
+
+def replace(mine: Any, theirs: Any) -> None:
+    """Give a container of the tests what a container of the same kind holds."""
+    if (isinstance(mine, list) and isinstance(theirs, list)) or (
+        isinstance(mine, bytearray) and isinstance(theirs, bytearray)
+    ):
+        mine[:] = theirs
+    if (isinstance(mine, dict) and isinstance(theirs, dict)) or (isinstance(mine, set) and isinstance(theirs, set)):
+        mine.clear()
+        mine.update(theirs)
+    if isinstance(mine, deque) and isinstance(theirs, deque):
+        mine.clear()
+        mine.extend(theirs)
 
 
 def prepare(task: dict[str, str], function: Callable[..., Any]) -> Callable[..., Any]:
@@ -142,7 +171,8 @@ def told(e: BaseException, tests: str) -> str:
     return f"{type(e).__name__}: {text}" if text else type(e).__name__
 
 
-def main(requests: int, replies: int, verdict: int) -> None:
+def main(requests: int, replies: int, verdict: int, packages: str) -> None:
+    wire.import_only_from(packages)
     peer = Peer(requests, replies, verdict)
     task = json.load(sys.stdin)
 
@@ -151,14 +181,14 @@ def main(requests: int, replies: int, verdict: int) -> None:
 
     function.__name__ = function.__qualname__ = task["entry_point"]
     peer.greet()
+    wire.discard_output()
     try:
         check = prepare(task, function)
     except BaseException as e:  # noqa: BLE001 - whatever it is, the verdict names it
         peer.fail(f"the tests cannot run: {told(e, task['tests'])}")
     reply = peer.ask(code=task["code"], entry_point=task["entry_point"])
     if "error" in reply:
-        name, text = map(str, reply["error"])
-        peer.fail(f"{name}: {text}" if text else name)
+        peer.fail_by(reply["error"], task["tests"])
     try:
         check(function)
     except BaseException as e:  # noqa: BLE001 - whatever it is, the verdict names it
@@ -169,4 +199,4 @@ def main(requests: int, replies: int, verdict: int) -> None:
 
 
 if __name__ == "__main__":
-    main(*map(int, sys.argv[1:4]))
+    main(int(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), sys.argv[4])

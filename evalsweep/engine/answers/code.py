@@ -19,7 +19,7 @@ from evalsweep.stats.passk import pass_at_k
 
 LIMITS = sandbox.Limits()
 EMPTY = sandbox.Verdict(False, "empty completion")
-_ENDED = ("timed out", "too much output")  # reasons with which the sandbox ends a program itself
+_ENDED = ("timed out", "used more than")  # reasons with which the sandbox ends a program itself
 _UNPARSABLE = ("SyntaxError", "IndentationError", "TabError")
 
 
@@ -29,23 +29,20 @@ def score(
     """Give the samples with their scores and outcomes, metrics by `task/pass@k`, and how the code was run.
 
     Nothing changes where the scorer is another one. Errors: BadInput where a document has fewer answers than
-    k, or no tests; sandbox.NoIsolation where the code cannot be shut in.
+    k, or no tests; sandbox.NoIsolation where the code cannot be shut in, sandbox.MissingPackage where a
+    package is not there.
     """
     if scorers.scorer_of(job) != scorers.CODE:
         return samples, {}, {}
     how = _isolation(job)
+    packages = tuple(job.task.sandbox_packages)
     sends_begin = kind_of(job.model).can.prompts != "messages"
     programs = [_programs(built, sample, sends_begin) for sample in samples]
     # the same code is run once: its verdict is the same
     distinct = list(dict.fromkeys(p for of_sample in programs for p in of_sample if p is not None))
     progress("running the code", 0, len(distinct))
-    verdicts = dict(
-        zip(
-            distinct,
-            sandbox.run(distinct, how, LIMITS, done=lambda n: progress("running the code", n, len(distinct))),
-            strict=True,
-        )
-    )
+    judged = sandbox.run(distinct, how, LIMITS, packages, done=lambda n: progress("running the code", n, len(distinct)))
+    verdicts = dict(zip(distinct, judged, strict=True))
     outcomes = [[EMPTY if p is None else verdicts[p] for p in of_sample] for of_sample in programs]
     ks = scorers.sizes(job)
     try:
@@ -63,7 +60,13 @@ def score(
     ]
     metrics = {f"{built.name}/{name}": sum(values) / len(values) for name, values in by_k.items()}
     metrics[f"{built.name}/answers_scored"] = float(sum(map(len, outcomes)))
-    return scored, metrics, {"code_isolation": how, "code_limits": asdict(LIMITS)}
+    provenance = {
+        "code_isolation": how,
+        "code_syscall_filter": how != "none" and sandbox.filtered(),
+        "code_limits": asdict(LIMITS),
+        "code_packages": sandbox.package_versions(packages),
+    }
+    return scored, metrics, provenance
 
 
 def _programs(built: Built, sample: Sample, sends_begin: bool) -> list[sandbox.Program | None]:

@@ -1,4 +1,4 @@
-"""The number that a written answer gives: what lm_eval's patterns for GSM8K miss or mistake.
+"""The number that a written answer gives: what lm_eval's patterns for it miss or mistake.
 
 lm_eval's strict pattern fails on `#### $123` and `#### 5.0`; its flexible one on `$5.00`, on `\\boxed{42}. Done in 3
 steps` and on `8\\n\\nQuestion 2`, and it takes the 3 of `1/3` for an answer of 3.

@@ -7,12 +7,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from evalsweep.engine.models.thinking import FENCE
-from evalsweep.errors import BadInput
-from evalsweep.sandbox.run import Program
+from evalsweep.errors import BadInput, first_line
+from evalsweep.sandbox.run import Program, assertions, function_under_test
 
 _FENCED = re.compile(r"^[ \t]*```[^\n`]*\n(.*?)^[ \t]*```", re.DOTALL | re.MULTILINE)
 _OPEN = re.compile(r"^[ \t]*```[^\n`]*\n", re.MULTILINE)
-_CALLED = re.compile(r"assert\s+(?:\(*\s*)*(?:not\s+)?(?:\w+\s*\(\s*)*?([A-Za-z_]\w*)\s*\(")
 
 
 def program_of(document: Mapping[str, Any], answer: str, begun: str = "") -> Program | None:
@@ -82,21 +81,10 @@ def _tests(document: Mapping[str, Any]) -> tuple[str, str]:
             "task.scorer=code",
             f"a document has no tests: prompt, entry_point and test, or test_list; it has {', '.join(document)}",
         )
-    setup = document.get("test_setup_code") or "\n".join(document.get("test_imports") or [])
-    lines = [line for statement in listed for line in str(statement).splitlines()]
-    entry_point = str(document.get("entry_point") or _called(lines, document))
-    body = "\n".join(f"    {line}" for line in lines)
-    return entry_point, f"{setup}\n\ndef check(candidate):\n{body}\n"
-
-
-def _called(lines: list[str], document: Mapping[str, Any]) -> str:
-    """Find the function that the assertions call: the one that the document's own solution defines, else the first."""
-    defined = re.findall(r"^def\s+(\w+)", str(document.get("code") or ""), re.MULTILINE)
-    text = "\n".join(lines)
-    found = [name for name in defined if re.search(rf"\b{name}\s*\(", text)]
-    if found:
-        return str(found[-1])
-    match = _CALLED.search(text)
-    if match is None:
-        raise BadInput("task.scorer=code", f"no assertion calls a function: {text[:80]}")
-    return match.group(1)
+    setup = str(document.get("test_setup_code") or "\n".join(document.get("test_imports") or []))
+    statements = list(map(str, listed))
+    try:
+        entry_point = str(document.get("entry_point") or function_under_test(statements))
+        return entry_point, assertions(entry_point, statements, setup)
+    except (ValueError, SyntaxError) as e:
+        raise BadInput("task.scorer=code", f"{first_line(e)}: {' '.join(statements)[:100]}") from e

@@ -209,7 +209,7 @@ class _Factory(TaskFactory):
                 return None
             self.source = found.source
             return {"test": data.read_split(found.path, data.columns_of(config))}
-        if (DEFINITIONS / task).is_dir():
+        if any((DEFINITIONS / task).glob("*.jsonl")):
             self.source = "local files"
             return data.load(DEFINITIONS / task, config, wanted)
         return None
@@ -266,7 +266,7 @@ def _check_votes(task: Any) -> None:
         raise BadInput(
             f"task.name={task.task_name}",
             "takes a vote over several answers of its own, and evalsweep scores each answer by itself",
-            "task.scorer=numeric task.samples=5 temperature=0.7 (maj@5 beside the mean)",
+            "task.scorer=numeric task.samples=5 temperature=0.7 (maj@5 beside the mean; a task of its own)",
         )
 
 
@@ -291,7 +291,7 @@ def _check_metric(root: Task | Group, leaves: dict[str, Any], job: JobConfig) ->
             return  # named by the task's own code
     expected = [f"{m},{f}".removesuffix(",none") for m in metrics for f in filters]
     if not isinstance(root, Group):
-        own = [m.name for m in scorers.metrics(job)]
+        own = [m.name for m in scorers.metrics(job) if m.higher_is_better]
         expected = own if scorers.scorer_of(job) == scorers.CODE else [*expected, *own]
     metric = job.task.metric
     if metric is not None and metric not in expected:
