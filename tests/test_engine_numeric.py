@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+import time
 from fractions import Fraction
+from pathlib import Path
 
 import pytest
 from conftest import SHARED
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evalsweep.engine.answers.numeric import number_of, vote
+from evalsweep.engine.answers.numeric import number_of, read, vote
 
 HALF, THIRD = Fraction(1, 2), Fraction(1, 3)
 
@@ -200,3 +202,38 @@ def test_the_order_of_the_answers_decides_no_vote(answers, random):
 def test_numbers_vote_by_value_and_not_by_their_writing():
     answers = [number_of(text) for text in ("#### 18", "The answer is $18.00.", "7", "so 7", "\\boxed{18.0}")]
     assert vote(answers, Fraction(18)) == (1.0, False)
+
+
+DATA = Path(__file__).parent / "data"
+
+
+def written(name: str) -> list[dict[str, str]]:
+    return [json.loads(line) for line in (DATA / name).read_text().splitlines()]
+
+
+@pytest.mark.parametrize("row", written("written_answers.jsonl"), ids=lambda row: row["text"][:40])
+def test_written_answers_are_read_as_a_person_reads_them(row):
+    found = read(row["text"])
+    assert found.number == (None if row["right"] is None else Fraction(row["right"]))
+    assert (found.doubt is not None) == ("flag" in row)
+
+
+def test_of_further_written_answers_at_least_95_percent_are_read_right():
+    rows = written("further_answers.jsonl")
+    right = [read(r["text"]).number == (None if r["right"] is None else Fraction(r["right"])) for r in rows]
+    assert len(rows) >= 200
+    assert sum(right) / len(rows) >= 0.95
+
+
+@given(st.text(alphabet="0123456789.,$-/=#% \n答案是二十九１２ﬁ٢९kmansweri\u0301{}\\\\boxed<think>"))  # noqa: RUF001
+def test_what_was_read_stands_in_the_answer_as_it_was_given(text):
+    found = read(text)
+    assert text[found.start : found.end] == found.text or (found.start, found.text) == (-1, "")
+    assert (found.number is None) == (found.text == "")
+
+
+@pytest.mark.parametrize("text", ["1" * 50000, "1," * 50000, "(" * 50000, "$" * 50000, "<think>" * 10000, "一" * 50000])
+def test_no_answer_takes_long_to_read(text):
+    begun = time.process_time()
+    read(text)
+    assert time.process_time() - begun < 5, "a pattern that backtracks takes hours"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 
 import pytest
@@ -161,33 +160,3 @@ def test_bitsandbytes_quantises_and_the_record_says_so(tiny):
     assert quantised.provenance["quantization"]["quant_method"] == "bitsandbytes"
     assert quantised.provenance["quantization"]["load_in_4bit"] is True
     assert quantised.metrics["generation/tokens"] > 0
-
-
-def test_a_checkpoint_of_compressed_tensors_is_loaded_as_it_is(tiny, tmp_path):
-    from compressed_tensors.compressors import ModelCompressor
-    from compressed_tensors.quantization import QuantizationConfig, apply_quantization_config
-
-    config = QuantizationConfig(
-        config_groups={
-            "group_0": {"targets": ["Linear"], "weights": {"num_bits": 8, "type": "int", "strategy": "channel"}}
-        },
-        ignore=["lm_head"],
-        quantization_status="compressed",
-    )
-    model = AutoModelForCausalLM.from_pretrained(tiny)
-    apply_quantization_config(model, config)
-    for module in model.modules():
-        if hasattr(module, "weight_scale"):
-            module.weight_scale.data = module.weight.abs().amax(1, keepdim=True).to(module.weight_scale.dtype) / 127
-    folder = tmp_path / "compressed"
-    compressor = ModelCompressor.from_pretrained_model(model)
-    compressor.compress_model(model)
-    model.save_pretrained(folder)
-    compressor.update_config(folder)
-    for file in tiny.glob("token*"):
-        shutil.copy(file, folder)
-    for file in tiny.glob("*.jinja"):
-        shutil.copy(file, folder)
-    assert "quantization_config" in json.loads((folder / "config.json").read_text())
-    quantised = found(folder)
-    assert quantised.provenance["quantization"]["quant_method"] == "compressed-tensors"
