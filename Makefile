@@ -18,7 +18,7 @@ test: $(READY)
 
 # vLLM wants another transformers, and so an environment of its own: 2 GB, and 5 minutes on two cores.
 test-vllm: $(READY_VLLM)
-	HF_HUB_OFFLINE=1 $(BIN_VLLM)/python -m pytest tests/vllm_real.py
+	HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1 $(BIN_VLLM)/python -m pytest -W ignore::DeprecationWarning -W ignore::FutureWarning tests/vllm_real.py
 
 check: lint test
 

@@ -197,6 +197,7 @@ def load(job: JobConfig) -> Loaded:
     os.environ.setdefault("VLLM_NO_USAGE_STATS", "1")
     if not on_gpu:
         os.environ.setdefault("VLLM_CPU_OMP_THREADS_BIND", "nobind")  # threads bound to busy cores wait for each other
+        os.environ.setdefault("VLLM_CPU_KVCACHE_SPACE", "4")  # GiB; else vLLM wants 92% of the machine's memory
     path = Path(str(model.pretrained)).expanduser()
     source = str(path) if path.is_dir() else str(model.pretrained)
     try:
