@@ -9,10 +9,15 @@ from pathlib import Path
 
 import pytest
 from conftest import SHARED
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evalsweep.engine.answers.numeric import number_of, read, vote
+from evalsweep.engine.answers.markup import plain
+from evalsweep.engine.answers.number_words import english_words, han_words
+from evalsweep.engine.answers.numerals import amount
+from evalsweep.engine.answers.numeric import NOTHING, number_of, read, vote
+
+DATA = Path(__file__).parent / "data"
 
 HALF, THIRD = Fraction(1, 2), Fraction(1, 3)
 
@@ -121,6 +126,260 @@ def test_the_number_of_an_answer(text):
     assert number_of(text) == ANSWERS[text]
 
 
+def answers_of(name):
+    return [json.loads(line) for line in (DATA / name).read_text(encoding="utf-8").splitlines()]
+
+
+# Collected from models and people; further ones of the same and of neighbouring kinds
+WRITTEN = answers_of("written_answers.jsonl") + answers_of("further_answers.jsonl")
+
+
+@pytest.mark.parametrize("answer", WRITTEN, ids=lambda answer: repr(answer["text"]))
+def test_a_written_answer_is_read_right_and_doubted_where_it_is_ambiguous(answer):
+    reading = read(answer["text"])
+    assert reading.number == (None if answer["right"] is None else Fraction(answer["right"]))
+    assert (reading.doubt is not None) == (answer.get("flag") == "ambiguous")
+
+
+@pytest.mark.xfail(strict=True, reason="a marker that follows its number is not known")
+def test_a_number_before_its_marker_is_read():
+    assert number_of("Hence 29 is the final answer, since 4*7 = 28, plus 1.") == 29
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("The answer is **$1.5 million**.", "$1.5 million"),
+        ("答案是２９。", "２９"),
+        ("so \\boxed{\\frac{1}{2}}", "\\frac{1}{2}"),
+        ("<think>5</think> 2\ufe0f\u20e39\ufe0f\u20e3 apples", "2\ufe0f\u20e39"),
+        ("The answer is twenty-nine.", "twenty-nine"),
+        ("#### 1{,}000", "1{,}000"),
+        ("It is 2½ in all", "2½"),
+        ("The answer is \u221229", "\u221229"),
+    ],
+)
+def test_the_words_that_were_read_stand_in_the_answer_as_given(text, words):
+    reading = read(text)
+    assert reading.text == words
+    assert text[reading.start : reading.end] == words
+
+
+def test_where_nothing_is_read_there_are_no_words():
+    assert read("I do not know.") == NOTHING
+
+
+PIECES = [
+    *(
+        "29",
+        "-3",
+        "1,250",
+        "1.250,5",
+        "２９",
+        "٢٩",
+        "二十九",
+        "½",
+        "twenty-nine",
+        "\\frac{1}{2}",
+        "5 million",
+        "10-15",
+        "3:45",
+    ),
+    *(
+        "#### ",
+        "The answer is ",
+        "答案是",
+        "Ответ: ",
+        "\\boxed{",
+        "}",
+        "<answer>",
+        "</answer>",
+        "$",
+        "**",
+        "~~",
+        "`",
+        "(",
+    ),
+    *(
+        "<think>",
+        "</think>",
+        "<|im_end|>",
+        "\n",
+        " ",
+        ".",
+        "\n\nQuestion: ",
+        "not ",
+        " = ",
+        " + ",
+        "ﷺ",
+        "e\u0301",
+        "\u200b",
+        "&frac12;",
+    ),
+]
+
+
+@given(st.lists(st.sampled_from(PIECES) | st.text(max_size=3), max_size=25).map("".join) | st.text())
+@settings(max_examples=400, deadline=None)
+def test_a_reading_is_a_part_of_the_answer(text):
+    reading = read(text)
+    if reading.number is None:
+        assert (reading.text, reading.start, reading.end) == ("", -1, -1)
+    else:
+        assert 0 <= reading.start < reading.end
+        assert text[reading.start : reading.end] == reading.text
+
+
+@given(st.text())
+def test_each_plain_character_knows_its_place(text):
+    result = plain(text, [(0, len(text))])
+    assert len(result.text) == len(result.starts) == len(result.ends)
+    assert all(0 <= start < end <= len(text) for start, end in zip(result.starts, result.ends, strict=True))
+    assert result.starts == sorted(result.starts)
+    assert result.ends == sorted(result.ends)
+
+
+LONG = [
+    *(
+        "1",
+        "1,",
+        "1.",
+        "1 ",
+        "000 ",
+        "(",
+        "((1",
+        "$",
+        "$1 ",
+        "1/",
+        "1-",
+        "_1",
+        "\n",
+        "\t",
+        " ",
+        "a",
+        "#",
+        "<a",
+        "<<",
+        "&#",
+        "{",
+    ),
+    *(
+        "**",
+        "- ",
+        "one ",
+        "1 and ",
+        "一",
+        "1万",
+        "约",
+        "١",
+        "é",
+        "\u0301\u0316",
+        "ﷺ",
+        "x=1",
+        "so 1 ",
+        "not ",
+        "1e9",
+        "29 million ",
+    ),
+    *(
+        "the answer is ",
+        "answer to ",
+        "answer:",
+        "\\boxed{",
+        "\\frac{1",
+        "\\text{",
+        "####",
+        "<think>",
+        "\nuser",
+        "1. a\n",
+        "答案是",
+    ),
+]
+
+
+@pytest.mark.parametrize("piece", LONG, ids=repr)
+def test_a_long_answer_of_any_shape_is_read_quickly(piece):
+    text = piece * (100_000 // len(piece))
+    start = time.process_time()
+    read(text)
+    assert time.process_time() - start < 5  # about one second at the most where nothing else runs
+
+
+@pytest.mark.parametrize(
+    ("digits", "foreign", "value", "doubted"),
+    [
+        ("1,250", False, 1250, False),
+        ("1,250", True, 1250, True),
+        ("1.250", False, Fraction(5, 4), False),
+        ("1.250", True, 1250, True),
+        ("3,5", False, Fraction(7, 2), True),
+        ("0,5", True, HALF, False),
+        ("0,500", True, HALF, False),
+        ("1.234.567,89", True, Fraction(123456789, 100), False),
+        ("1,234,567.5", False, Fraction(2469135, 2), False),
+        ("1 234,5", True, Fraction(2469, 2), False),
+        ("12,34,567", False, 1234567, False),
+        ("1,2,3", False, None, False),
+        ("1.2.3", False, None, False),
+        ("1" * 5000, False, None, False),
+    ],
+)
+def test_separators(digits, foreign, value, doubted):
+    read_value, doubt = amount(digits, foreign, english=not foreign)
+    assert read_value == value
+    assert (doubt is not None) == doubted
+
+
+@pytest.mark.parametrize(
+    ("words", "value"),
+    [
+        *[
+            ("十", 10),
+            ("十五", 15),
+            ("二十九", 29),
+            ("一百零五", 105),
+            ("一百二", 120),
+            ("一百二十", 120),
+            ("三千", 3000),
+        ],
+        *[("两万", 20000), ("三万五", 35000), ("一亿三千万", 130_000_000), ("二〇二四", 2024), ("壹佰贰拾", 120)],
+        *[("三点五", Fraction(7, 2)), ("负五", -5), ("三分之一", THIRD), ("百分之五", 5), ("零", 0)],
+    ],
+)
+def test_chinese_numerals(words, value):
+    assert han_words(words) == value
+
+
+@given(st.integers(0, 10**8 - 1))
+def test_a_chinese_numeral_is_read_back(n):
+    assert han_words(in_chinese(n)) == n
+
+
+def in_chinese(n):
+    if n >= 10_000:
+        rest = n % 10_000
+        return in_chinese(n // 10_000) + "万" + ("零" if 0 < rest < 1000 else "") + (in_chinese(rest) if rest else "")
+    result, gap = "", False
+    for unit, name in ((1000, "千"), (100, "百"), (10, "十"), (1, "")):
+        digit = n // unit % 10
+        if digit:
+            result += ("零" if gap and result else "") + "零一二三四五六七八九"[digit] + name
+        gap = not digit
+    return result or "零"
+
+
+@pytest.mark.parametrize(
+    ("words", "value"),
+    [
+        *[("twenty-nine", 29), ("one hundred and five", 105), ("a hundred", 100), ("two thousand", 2000)],
+        *[("one million two hundred thousand", 1_200_000), ("minus five", -5), ("two and a half", Fraction(5, 2))],
+        *[("two three", None), ("twenty thirty", None)],
+    ],
+)
+def test_english_number_words(words, value):
+    assert english_words(words) == value
+
+
 DECORATIONS = [
     "#### {}",
     "The answer is {}.",
@@ -168,7 +427,9 @@ def test_all_gold_answers_of_gsm8k_are_read():
     for split in ("train", "test"):
         for line in (SHARED / "gsm8k" / f"{split}.jsonl").read_text().splitlines():
             answer = json.loads(line)["answer"]
-            assert number_of(answer) == Fraction(answer.rpartition("#### ")[2].replace(",", ""))
+            reading = read(answer)
+            assert reading.number == Fraction(answer.rpartition("#### ")[2].replace(",", ""))
+            assert reading.doubt is None
 
 
 NONE = None
@@ -202,38 +463,3 @@ def test_the_order_of_the_answers_decides_no_vote(answers, random):
 def test_numbers_vote_by_value_and_not_by_their_writing():
     answers = [number_of(text) for text in ("#### 18", "The answer is $18.00.", "7", "so 7", "\\boxed{18.0}")]
     assert vote(answers, Fraction(18)) == (1.0, False)
-
-
-DATA = Path(__file__).parent / "data"
-
-
-def written(name: str) -> list[dict[str, str]]:
-    return [json.loads(line) for line in (DATA / name).read_text().splitlines()]
-
-
-@pytest.mark.parametrize("row", written("written_answers.jsonl"), ids=lambda row: row["text"][:40])
-def test_written_answers_are_read_as_a_person_reads_them(row):
-    found = read(row["text"])
-    assert found.number == (None if row["right"] is None else Fraction(row["right"]))
-    assert (found.doubt is not None) == ("flag" in row)
-
-
-def test_of_further_written_answers_at_least_95_percent_are_read_right():
-    rows = written("further_answers.jsonl")
-    right = [read(r["text"]).number == (None if r["right"] is None else Fraction(r["right"])) for r in rows]
-    assert len(rows) >= 200
-    assert sum(right) / len(rows) >= 0.95
-
-
-@given(st.text(alphabet="0123456789.,$-/=#% \n答案是二十九１２ﬁ٢९kmansweri\u0301{}\\\\boxed<think>"))  # noqa: RUF001
-def test_what_was_read_stands_in_the_answer_as_it_was_given(text):
-    found = read(text)
-    assert text[found.start : found.end] == found.text or (found.start, found.text) == (-1, "")
-    assert (found.number is None) == (found.text == "")
-
-
-@pytest.mark.parametrize("text", ["1" * 50000, "1," * 50000, "(" * 50000, "$" * 50000, "<think>" * 10000, "一" * 50000])
-def test_no_answer_takes_long_to_read(text):
-    begun = time.process_time()
-    read(text)
-    assert time.process_time() - begun < 5, "a pattern that backtracks takes hours"

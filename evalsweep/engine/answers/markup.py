@@ -1,4 +1,5 @@
-"""Plain text: an answer without markup, each character of which knows its place in the answer as it was given."""
+"""Plain text: an answer without markup, each character of which knows its place in the answer as it was
+given."""
 
 from __future__ import annotations
 
@@ -14,6 +15,7 @@ _SAME = str.maketrans(
     | {"\u2018": "'", "\u2019": "'", "\u02bc": "'", "\u2236": ":", "\u22c5": "·", "\u2217": "*", "\u2715": "×"}
     | {"\r": "\n", "\u0085": "\n", "\u2028": "\n", "\u2029": "\n"}
 )
+_LETTERS_AT_MOST = 4  # of a ligature; those that stand for a whole phrase are kept
 _MARKS_AT_MOST = 8  # of one letter; normalising a longer run of them takes quadratic time
 
 _LATEX_SIGNS = {
@@ -41,7 +43,8 @@ _LATEX_SIGNS = {
 }
 _NAMED_SIGN = re.compile(rf"\\({'|'.join(_LATEX_SIGNS)})(?![A-Za-z])")
 _WRAPPER = re.compile(
-    r"\\(?:text(?:bf|it|rm|sf|tt|normal)?|math(?:rm|bf|it|sf|tt)|mbox|emph|underline|operatorname)\s?\{([^{}]*)\}"
+    r"\\(?:text(?:bf|it|rm|sf|tt|normal)?|math(?:rm|bf|it|sf|tt)|mbox|emph|underline"
+    r"|operatorname)\s?\{([^{}]*)\}"
 )
 _FRACTION = re.compile(
     r"(?P<whole>\d\s?)?(?:\\[dtc]?frac)\s?(?:\{\s?(?P<above>-?[\d.,]+)\s?\}\s?\{\s?(?P<below>[\d.,]+)\s?\}"
@@ -108,7 +111,8 @@ class Plain:
 
 
 def plain(text: str, regions: list[tuple[int, int]]) -> Plain:
-    """Return what stands in these regions of `text`, without markup, as ASCII digits and compatible characters."""
+    """Return what stands in these regions of `text`, without markup, as ASCII digits and compatible
+    characters."""
     result = _folded(text, regions)
     for step in (_html, _latex, _markdown):
         result = step(result)
@@ -123,6 +127,8 @@ def folded_letter(letter: str) -> str:
         return ""  # directions, soft hyphens, the frames of keycaps
     kind = unicodedata.decomposition(first).partition(" ")[0]
     normal = unicodedata.normalize("NFKC", letter).translate(_SAME)
+    if len(normal) > _LETTERS_AT_MOST:
+        return letter
     if unicodedata.digit(first, None) is not None and kind in ("<super>", "<sub>"):
         return ("^" if kind == "<super>" else "_") + normal
     if kind == "<fraction>":

@@ -1,20 +1,31 @@
 """Numerals: where numbers stand in plain text, and what each is worth.
 
-Digits with the separators of several countries, fractions, exponents, scales (`1.5 million`, `3万`), Chinese numerals
-and English number words.
+Digits with the separators of several countries, fractions, exponents, scales (`1.5 million`, `3万`),
+Chinese numerals and English number words.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections import deque
 from dataclasses import dataclass
 from fractions import Fraction
 
 from evalsweep.engine.answers.markup import folded
+from evalsweep.engine.answers.number_words import (
+    ENGLISH_WORDS,
+    HAN,
+    HAN_DIGIT,
+    HAN_UNIT,
+    LONGEST,
+    english_words,
+    han_tokens,
+    han_value,
+    han_words,
+)
 
 SEPARATOR_DOUBT = "the separator may be of thousands or of decimals"
-LONGEST = 300  # digits; a longer run is no number that anybody answers with
+MOST = 10_000  # numerals that are read of one answer
 
 CURRENCY_SIGN = r"[$¢-¥֏؋৲৳৻૱௹฿៛₠-\u20c0]"
 CURRENCY = (
@@ -23,9 +34,6 @@ CURRENCY = (
 )
 _GROUPED = r"\d{1,3}(?P<gap>[ '_])\d{3}(?:(?P=gap)\d{3}){0,6}(?!\d)(?:[.,]\d+)?"  # 1 000 and 1'000,5
 _DIGITS = rf"{_GROUPED}|\d+(?:[.,]\d+)*+|(?<![\w.])\.\d+"
-_HAN_DIGIT = "〇零一二两兩三四五六七八九壹贰貳叁參肆伍陆陸柒捌玖"
-_HAN_UNIT = "十拾百佰千仟万萬亿億廿卅"
-_HANGUL_UNITS = {"백": "百", "천": "千", "만": "万", "억": "亿"}
 
 _SCALES = {
     100: r"hundred|सौ",
@@ -33,8 +41,8 @@ _SCALES = {
     r"|हजार|हज़ार|হাজার|ألف|آلاف|พัน",
     10**4: r"หมื่น",
     10**5: r"lakhs?|lacs?|लाख|লাখ|লক্ষ|แสน",
-    10
-    ** 6: r"millions?|millones|millón|millionen|mio\.?|milhões|milhão|milioni|milione|miljoen|miljoner|млн\.?|миллион\w{0,2}"
+    10**6: r"millions?|millones|millón|millionen|mio\.?|milhões|milhão|milioni|milione"
+    r"|miljoen|miljoner|млн\.?|миллион\w{0,2}"
     r"|juta|triệu|milyon|milion\w{0,2}|mln\.?|مليون|ملايين|ล้าน",
     10**7: r"crores?|करोड़|কোটি",
     10
@@ -57,11 +65,14 @@ _NUMBER = re.compile(
     re.VERBOSE,
 )
 _AFTER = re.compile(rf"[\s-]?(?:{_SCALE})(?![^\W\d_])", re.IGNORECASE)
-_SHORT = re.compile(r"(?P<short>bn|mn|[kmbt])(?![\w/])", re.IGNORECASE)
-_KILOMETRES = re.compile(r"k\s(?:run|race|marathon)\b", re.IGNORECASE)
+_SHORT = re.compile(r"(?P<short>bn|mn|[kmbt])(?![\w/]|\s(?:run|race|marathon)\b)", re.IGNORECASE)
 _HAN_AFTER = re.compile(
-    rf"\s?(?:千(?![克米瓦卡])|百(?!分)|[万萬亿億백천만억])(?:\s?\d+(?=\s?[{_HAN_UNIT}백천만억])|[{_HAN_DIGIT}{_HAN_UNIT}백천만억]){{0,20}}"
+    rf"\s?(?:千(?![克米瓦卡])|百(?!分)|[万萬亿億백천만억])(?:\s?\d+(?=\s?[{HAN_UNIT}백천만억])"
+    rf"|[{HAN_DIGIT}{HAN_UNIT}백천만억]){{0,20}}"
     r"(?:\d{1,9})?"
+)
+_CENTS_AFTER = re.compile(
+    r"\s?(?:dollars?|euros?|pounds?)?\s(?:and\s)?(?P<cents>\d\d?)\s(?:cents?|pence)\b", re.IGNORECASE
 )
 _HALF_AFTER = re.compile(r"\s(?:and\s(?:a|one)\shalf|y\smedia|et\sdemie?)\b", re.IGNORECASE)
 
@@ -70,7 +81,9 @@ _OPERATOR = r"\s?[*×x·+÷]\s?"
 _TO = folded(r"\s?(?:至|到|から)\s?|\s(?:to|bis|a|à|до|đến|hingga|sampai)\s")
 _DASH = r"\s?[-–—]\s?"
 _PART_AFTER = re.compile(
-    rf"(?:{_DASH}|{_OPERATOR}|{_TO})\(?{CURRENCY_SIGN}?\s?\d|\^|:\d|\s?/\s?\d|[,.]\d|(?:st|nd|rd|th)\b", re.IGNORECASE
+    rf"(?:{_DASH}|{_OPERATOR}|{_TO})\(?{CURRENCY_SIGN}?\s?\d|\^|:\d|\s?/\s?\d|[,.]\d|(?:st|nd|rd"
+    rf"|th)\b|k\s(?:run|race|marathon)\b",
+    re.IGNORECASE,
 )
 _PART_BEFORE = re.compile(
     rf"(?:\d\s?(?:%|{CURRENCY_SIGN})?(?:{_DASH}|{_OPERATOR}|{_TO}|\s?/)|\)(?:{_OPERATOR}|{_DASH}|\s?/\s?)"
@@ -89,14 +102,18 @@ _SPACED_SIGN_MAY_STAND = re.compile(r"(?:^|[=:(\[{≈]|\bis)\s*\Z", re.IGNORECAS
 
 _FOREIGN = re.compile(
     folded(
-        r"\b(?:der|das|und|ist|sind|lautet|antwort|kostet|insgesamt|el|los|las|una|respuesta|cuesta|dólares|le|les|est|sont"
-        r"|réponse|coûte|il|è|sono|risposta|são|resposta|custa|reais|het|een|antwoord|svaret|svar|är|vastaus|odpowiedź"
-        r"|cevap|toplam|adalah|jawaban|jawabannya|đáp|là|răspunsul|este|odpověď|vyjde|wynosi|apa|gesamt|ergibt)\b"
+        r"[€₫₺]|\beuros?\b|\bRp|\bR\$|\brupiah\b"
+        r"|\b(?:der|das|und|ist|sind|lautet|antwort|kostet|insgesamt|el|los|las|una|respuesta"
+        r"|cuesta|dólares|le|les|est|sont"
+        r"|réponse|coûte|il|è|sono|risposta|são|resposta|custa|reais|het|een|antwoord|svaret|svar"
+        r"|är|vastaus|odpowiedź"
+        r"|cevap|toplam|adalah|jawaban|jawabannya|đáp|là|răspunsul|este|odpověď|vyjde|wynosi|apa"
+        r"|gesamt|ergibt)\b"
         r"|[\u0370-\u04ff]"
     ),
     re.IGNORECASE,
 )
-_ENGLISH = re.compile(r"\b(?:the|is|are|he|she|so|answer|of|total|has|per|it|they|we)\b", re.IGNORECASE)
+_ENGLISH = re.compile(r"\b(?:the|are|he|she|answer|of|has|it|they|we)\b", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -117,16 +134,24 @@ class Numeral:
 
 
 def numerals(text: str) -> list[Numeral]:
-    """Return all numerals of a plain text, in order."""
-    foreign, english = bool(_FOREIGN.search(text)), bool(_ENGLISH.search(text))
-    found = [_numeral(text, match, foreign, english) for match in _NUMBER.finditer(text)]
-    for pattern, value_of in ((_ENGLISH_WORDS, english_words), (_HAN, han_words)):
-        for match in pattern.finditer(text):
+    """Return the numerals of a plain text, in order; of a text with very many only the last."""
+    found = _of_digits(text)
+    for pattern, value_of in ((ENGLISH_WORDS, english_words), (HAN, han_words)):
+        for match in deque(pattern.finditer(text), maxlen=MOST):
             value = value_of(match.group())
             if value is not None:
                 small = len(match.group()) == 1 or value <= 10
                 found.append(Numeral(*match.span(), value, spelled=True, small=small))
     return _apart(sorted(found, key=lambda numeral: (numeral.start, -numeral.end)))
+
+
+def _of_digits(text: str) -> list[Numeral]:
+    foreign, english = bool(_FOREIGN.search(text)), bool(_ENGLISH.search(text))
+    found: list[Numeral] = []
+    for match in deque(_NUMBER.finditer(text), maxlen=MOST):
+        if not found or match.start() >= found[-1].end:
+            found.append(_numeral(text, match, foreign, english))
+    return found
 
 
 def _apart(found: list[Numeral]) -> list[Numeral]:
@@ -141,12 +166,14 @@ def _apart(found: list[Numeral]) -> list[Numeral]:
 def _numeral(text: str, match: re.Match[str], foreign: bool, english: bool) -> Numeral:
     start, sign = _sign(text, match)
     currency = bool(match["currency"]) or text[match.end() : match.end() + 2].lstrip()[:1] in tuple("$€£¥₹¤")
-    value, doubt = amount(match["digits"], foreign, english and not currency)
+    value, doubt = amount(match["digits"], foreign, english)
     end = match.end()
     if value is not None:
         value = _with_fraction(value, match)
     if value is not None:
         value, end = _scaled(value, text, end, currency)
+    if value is not None and (cents := _CENTS_AFTER.match(text, end)):
+        value, end = value + Fraction(int(cents["cents"]), 100), cents.end()
     if value is not None and (half := _HALF_AFTER.match(text, end)):
         value, end = value + Fraction(1, 2), half.end()
     if _is_part(text, match.start() if sign else start, end):
@@ -187,7 +214,7 @@ def _is_part(text: str, start: int, end: int) -> bool:
     )
 
 
-def amount(digits: str, foreign: bool = False, english: bool = True) -> tuple[Fraction | None, str | None]:
+def amount(digits: str, foreign: bool, english: bool) -> tuple[Fraction | None, str | None]:
     """Return what digits with separators are worth, and why a person could read them another way.
 
     Args:
@@ -201,8 +228,11 @@ def amount(digits: str, foreign: bool = False, english: bool = True) -> tuple[Fr
         return None, None
     if digits.isdecimal():
         return Fraction(int(digits)), None
+    gapped = re.search(r"[ '_]", digits)
     digits = re.sub(r"[ '_]", "", digits)
     commas, dots = digits.count(","), digits.count(".")
+    if gapped and commas + dots == 1:  # 1 234,5
+        return Fraction(digits.replace(",", ".")), None
     if commas and dots:
         decimal = "," if digits.rindex(",") > digits.rindex(".") else "."
         whole, _, rest = digits.rpartition(decimal)
@@ -212,7 +242,7 @@ def amount(digits: str, foreign: bool = False, english: bool = True) -> tuple[Fr
         grouped = _ungrouped(digits, "," if commas else ".")
         return (None if grouped is None else Fraction(grouped)), None
     if commas:
-        return _one_comma(digits, foreign)
+        return _one_comma(digits, foreign and not english)
     if re.fullmatch(r"[1-9]\d{0,2}\.\d{3}", digits):
         if foreign:
             return Fraction(digits.replace(".", "")), SEPARATOR_DOUBT
@@ -220,9 +250,9 @@ def amount(digits: str, foreign: bool = False, english: bool = True) -> tuple[Fr
     return Fraction(digits), None
 
 
-def _one_comma(digits: str, foreign: bool) -> tuple[Fraction, str | None]:
+def _one_comma(digits: str, may_be_decimal: bool) -> tuple[Fraction, str | None]:
     if re.fullmatch(r"[1-9]\d{0,2},\d{3}", digits):
-        return Fraction(digits.replace(",", "")), SEPARATOR_DOUBT if foreign else None
+        return Fraction(digits.replace(",", "")), SEPARATOR_DOUBT if may_be_decimal else None
     return Fraction(digits.replace(",", ".")), None if digits.startswith("0,") else SEPARATOR_DOUBT
 
 
@@ -249,7 +279,7 @@ def _with_fraction(value: Fraction, match: re.Match[str]) -> Fraction | None:
 def _scaled(value: Fraction, text: str, end: int, currency: bool) -> tuple[Fraction | None, int]:
     """Multiply by the scales that follow: "million", "5 hundred thousand", "k"; "M" and the like only of money."""
     if han := _HAN_AFTER.match(text, end):
-        return _han_value([value, *_han_tokens(han.group())]), han.end()
+        return han_value([value, *han_tokens(han.group())]), han.end()
     for _ in range(2):
         if not (scale := _AFTER.match(text, end)):
             break
@@ -258,133 +288,6 @@ def _scaled(value: Fraction, text: str, end: int, currency: bool) -> tuple[Fract
     else:
         return value, end
     short = _SHORT.match(text, end)
-    if short and not _KILOMETRES.match(text, end) and (currency or short["short"] in ("k", "K", "M", "bn", "mn")):
+    if short and (currency or short["short"] in ("k", "K", "M", "bn", "mn")):
         return value * _SHORT_SCALES[short["short"].lower()], short.end()
     return value, end
-
-
-# Chinese numerals, also of Japanese and in their formal shape
-
-_HAN_VALUES = dict(zip("零一二三四五六七八九", range(10), strict=True))
-_HAN_VALUES |= dict(zip("〇壹贰叁肆伍陆柒捌玖", range(10), strict=True))
-_HAN_VALUES |= {"两": 2, "兩": 2, "貳": 2, "參": 3, "陸": 6}
-_HAN_UNITS = {"十": 10, "拾": 10, "百": 100, "佰": 100, "千": 1000, "仟": 1000}
-_HAN_MYRIADS = {"万": 10**4, "萬": 10**4, "亿": 10**8, "億": 10**8}
-_HAN_NO_NUMBER = (  # words that begin with a numeral's sign and count nothing
-    "一[共起样樣些定直半般切旦下边邊方致番緒瞬同人]|万一|萬一|十分|千万(?![元个人円])|三角|三明治|四周|二手|百货|千[克米]"
-)
-_HAN = re.compile(
-    rf"(?<![第几每周\d{_HAN_DIGIT}{_HAN_UNIT}])(?<!星期)(?<![统唯专])(?!{_HAN_NO_NUMBER})"
-    rf"(?:负|負|マイナス)?(?:[{_HAN_DIGIT}{_HAN_UNIT}]{{1,20}}分之)?[{_HAN_DIGIT}{_HAN_UNIT}]{{1,40}}"
-    rf"(?:点[{_HAN_DIGIT}]{{1,20}})?(?![克米瓦月]|分之)"
-)
-
-
-def han_words(words: str) -> Fraction | None:
-    """Return what a Chinese numeral is worth, also with 点, 分之 and 负; None where it is none."""
-    sign = -1 if words.startswith(("负", "負", "マイナス")) else 1
-    words = words.removeprefix("负").removeprefix("負").removeprefix("マイナス")
-    below, _, above = words.rpartition("分之")
-    whole, _, decimals = above.partition("点")
-    value = _han_value(_han_tokens(whole))
-    if value is None:
-        return None
-    if decimals:
-        value += Fraction("0." + "".join(str(_HAN_VALUES[c]) for c in decimals))
-    if below and below != "百":  # per cent is left as it is, as with %
-        divisor = _han_value(_han_tokens(below))
-        if not divisor:
-            return None
-        value /= divisor
-    return sign * value
-
-
-def _han_tokens(words: str) -> list[Fraction | str]:
-    words = words.replace("廿", "二十").replace("卅", "三十")
-    for hangul, han in _HANGUL_UNITS.items():
-        words = words.replace(hangul, han)
-    tokens = re.findall(r"\d+|\S", words)
-    return [Fraction(token) if token.isdecimal() and len(token) <= LONGEST else token for token in tokens]
-
-
-def _han_value(tokens: Sequence[Fraction | str]) -> Fraction | None:
-    """Add up digits and units; 二九 without units is 29, and 三千五 is 3500."""
-    if len(tokens) > 1 and all(token in _HAN_VALUES for token in tokens):
-        return Fraction("".join(str(_HAN_VALUES[str(token)]) for token in tokens))
-    total, section, digit, unit = Fraction(0), Fraction(0), None, 1
-    for token in tokens:
-        if isinstance(token, Fraction) or token in _HAN_VALUES:
-            new = token if isinstance(token, Fraction) else Fraction(_HAN_VALUES[token])
-            if digit:
-                return None  # two digits side by side
-            digit, unit = new, 1 if new == 0 or isinstance(token, Fraction) else unit
-        elif token in _HAN_UNITS:
-            unit = _HAN_UNITS[token]
-            section += (1 if digit is None else digit or 1) * unit
-            digit = None
-        elif token in _HAN_MYRIADS:
-            unit = _HAN_MYRIADS[token]
-            section += digit or 0
-            total = total * unit if section == 0 else total + section * unit
-            section, digit = Fraction(0), None
-        else:
-            return None
-    if digit is None:
-        return total + section
-    return total + section + digit * (unit // 10 if unit > 10 else 1)
-
-
-# English number words
-
-_UNITS = [
-    "zero",
-    "one",
-    "two",
-    "three",
-    "four",
-    "five",
-    "six",
-    "seven",
-    "eight",
-    "nine",
-    "ten",
-    "eleven",
-    "twelve",
-    "thirteen",
-    "fourteen",
-    "fifteen",
-    "sixteen",
-    "seventeen",
-    "eighteen",
-    "nineteen",
-]
-_TENS = ["twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety"]
-_WORD_VALUES = {word: i for i, word in enumerate(_UNITS)} | {word: 20 + 10 * i for i, word in enumerate(_TENS)}
-_WORD_SCALES = {"hundred": 100, "thousand": 1000, "million": 10**6, "billion": 10**9}
-_WORD = "|".join(sorted(_WORD_VALUES, key=len, reverse=True))
-_ENGLISH_WORDS = re.compile(
-    rf"(?:\b(?:minus|negative)\s)?\b(?:(?:{_WORD})|an?(?=\s(?:hundred|thousand|million)))\b"
-    rf"(?:(?:\sand\s|[\s-])(?:{_WORD}|{'|'.join(_WORD_SCALES)})\b){{0,12}}+(?:\sand\sa\shalf\b)?",
-    re.IGNORECASE,
-)
-
-
-def english_words(words: str) -> Fraction | None:
-    """Return what English number words are worth; None for a list such as "two, three"."""
-    words = words.lower()
-    half = Fraction(1, 2) if words.endswith("half") else Fraction(0)
-    total, section, last = 0, 0, 0
-    for word in re.split(r"[\s-]+", words):
-        if word in ("minus", "negative", "and", "half"):
-            continue
-        if word == "hundred":
-            section = max(section, 1) * 100
-        elif word in _WORD_SCALES:
-            total, section = total + max(section, 1) * _WORD_SCALES[word], 0
-        elif word in _WORD_VALUES:
-            if last and (_WORD_VALUES[word] >= 10 or last < 20):
-                return None
-            section += _WORD_VALUES[word]
-        last = _WORD_VALUES.get(word, 0)
-    value = total + section + half
-    return -value if words.startswith(("minus", "negative")) else value

@@ -1,7 +1,8 @@
-"""Readings: the number that a written answer gives, where it stands, and whether it could be read another way.
+"""Readings: the number that a written answer gives, where it stands, and whether it could be read another
+way.
 
-lm_eval's strict pattern fails on `#### $123` and `#### 5.0`; its flexible one on `$5.00`, on `\\boxed{42}. Done in 3
-steps` and on `8\\n\\nQuestion 2`, and it takes the 3 of `1/3` for an answer of 3.
+lm_eval's strict pattern fails on `#### $123` and `#### 5.0`; its flexible one on `$5.00`, on
+`\\boxed{42}. Done in 3 steps` and on `8\\n\\nQuestion 2`, and it takes the 3 of `1/3` for an answer of 3.
 """
 
 from __future__ import annotations
@@ -23,16 +24,16 @@ IN_SENTENCE = "the last sentence has several different numbers"
 _AT_MOST = 200  # numerals of one sentence that are weighed
 _WINDOW = 48  # characters before a numeral that say what it is
 
-_ENUMERATOR = re.compile(r"(?:^|\n|:|\#{4})[ \t#>*]{0,9}(\d{1,2})[.)]\s{1,9}(?=\S)")
-_LIST_OR_DECIMAL = re.compile(r"\s*[1-9]\d*,\d{1,2}\s*")  # a bare 1,5
+_ENUMERATOR = re.compile(r"(?:^|\n|:|\#{4})[ \t#>*]{0,9}(\d{1,2})([.)])\s{1,9}(?=\S)")
+_LIST_OR_DECIMAL = re.compile(r"\s*[1-9],\d\s*")  # a bare 1,5 with no word beside it
 
 
 @dataclass(frozen=True)
 class Reading:
     """What was read from an answer: the number, the words, and where they stand in the text as it was given.
 
-    `text` is `answer[start:end]`; where nothing was read it is empty, and both positions are -1. `doubt` says in a few
-    words why a person could read the answer another way; None where it is plain.
+    `text` is `answer[start:end]`; where nothing was read it is empty, and both positions are -1. `doubt`
+    says in a few words why a person could read the answer another way; None where it is plain.
     """
 
     number: Fraction | None
@@ -53,10 +54,11 @@ def number_of(text: str) -> Fraction | None:
 def read(text: str) -> Reading:
     """Read the number that `text` answers with.
 
-    Thinking is left out, and so is what follows the answer's turn: another question, another speaker. The last answer
-    marker wins (`####`, `\\boxed{}`, "the answer is", "Answer:", and the same in other languages) if a number follows
-    it in its sentence. Without one the last sentence with a number decides. Currency, separators, scales, units,
-    Markdown, LaTeX and HTML are read through; ranges, times, ordinals and sums without a result are no number.
+    Thinking is left out, and so is what follows the answer's turn: another question, another speaker. The
+    last answer marker wins (`####`, `\\boxed{}`, "the answer is", "Answer:", and the same in other languages)
+    if a number follows it in its sentence. Without one the last sentence with a number decides. Currency,
+    separators, scales, units, Markdown, LaTeX and HTML are read through; ranges, times, ordinals and sums
+    without a result are no number.
     """
     regions, unfinished = _visible(text)
     answer = plain(text, regions)
@@ -73,9 +75,9 @@ def read(text: str) -> Reading:
 def vote(answers: Sequence[Fraction | None], target: Fraction | None) -> tuple[float, bool]:
     """Whether the most frequent number is the target, and whether the vote was tied.
 
-    Answers without a number do not vote; where none votes, the majority is wrong. Of m numbers that share the first
-    place, one of which is the target, the vote counts as 1/m: what a fair draw among them gives on average, whatever
-    the order of the answers.
+    Answers without a number do not vote; where none votes, the majority is wrong. Of m numbers that share
+    the first place, one of which is the target, the vote counts as 1/m: what a fair draw among them gives
+    on average, whatever the order of the answers.
     """
     votes = Counter(answer for answer in answers if answer is not None)
     most = max(votes.values(), default=0)
@@ -84,7 +86,7 @@ def vote(answers: Sequence[Fraction | None], target: Fraction | None) -> tuple[f
 
 
 def _visible(text: str) -> tuple[list[tuple[int, int]], bool]:
-    """Return the regions outside thinking and within the first turn, and whether thinking was left unfinished.
+    """Return the regions outside thinking and within the first turn, and whether thinking is unfinished.
 
     A close without an open ends the thinking that a chat template began.
     """
@@ -137,7 +139,7 @@ class _Scene:
             (c for c in phrases.CHECK.finditer(self.text, start, end) if self._any_plain(start, c.start())), None
         ):
             end = check.start()
-        clauses = self._clauses(start, end)
+        clauses = sorted(self._clauses(start, end), key=self._is_statement)  # a question is the last resort
         for usable in (self._plain_digits, self._plain_words, self._any_digits, self._any_words):
             for first, last in reversed(clauses):
                 if (choice := self._last_of(usable(self.within(first, last)), IN_SENTENCE)) is not None:
@@ -178,7 +180,8 @@ class _Scene:
         return numeral
 
     def _of_sentence(self, start: int, end: int) -> _Choice | None:
-        """Return the number of a marked sentence: what follows its last `=`, else the first, else the last."""
+        """Return the number of a marked sentence: what follows its last `=`, else the first, else the
+        last."""
         for restart in phrases.RESTART.finditer(self.text, start, end):
             if self.within(restart.end(), end):
                 start = restart.end()
@@ -195,6 +198,12 @@ class _Scene:
         others = {n.value for n in usable if not self._is_prepositional(n)} - {direct.value}
         return _Choice(direct, AFTER_MARKER if others else None)
 
+    def _is_result(self, numeral: Numeral) -> bool:
+        before = self._before(numeral)
+        return bool(phrases.RESULT.search(before) or phrases.ROUNDS_TO.search(before)) or bool(
+            phrases.REMAINS.match(self.text, numeral.end)
+        )
+
     def _continues(self, direct: Numeral, end: int) -> bool:
         """Say whether an equation or a rounding leads from the first number to a later one."""
         rest = self.text[direct.end : end]
@@ -202,13 +211,13 @@ class _Scene:
         equals = max(rest.rfind("="), rest.rfind("≈"))
         if equals >= 0 and any(n.start >= direct.end + equals for n in later):
             return True
-        return any(re.search(r"\bround\w*\s(?:\w+\s){0,3}to\s\S?\Z", self._before(n), re.IGNORECASE) for n in later)
+        return any(phrases.ROUNDS_TO.search(self._before(n)) for n in later)
 
     def _last_of(self, usable: list[Numeral], doubt: str) -> _Choice | None:
         """Return the last numeral that no preposition makes a circumstance, from the last result on."""
         if not usable:
             return None
-        results = [i for i, n in enumerate(usable) if phrases.RESULT.search(self._before(n))]
+        results = [i for i, n in enumerate(usable) if self._is_result(n)]
         usable = usable[results[-1] :] if results else usable
         free = [n for n in usable if not self._is_prepositional(n)] or usable[-1:]
         return _Choice(free[-1], doubt if len({n.value for n in free}) > 1 else None)
@@ -246,6 +255,8 @@ class _Scene:
         before = self._before(numeral)
         if phrases.DEPENDENT.search(before) or re.match(r"-[^\W\d_]", self.text[numeral.end : numeral.end + 2]):
             return True
+        if phrases.COMPARED.match(self.text, numeral.end):
+            return True
         if phrases.CIRCUMSTANCE.search(before) and phrases.TIME_AFTER.match(self.text, numeral.end):
             return True
         return self._in_brackets(numeral)
@@ -268,10 +279,15 @@ class _Scene:
         ordered = sorted(borders)
         return [(a, self._reason(a, b)) for a, b in pairwise(ordered) if self.within(a, b)]
 
+    def _is_statement(self, clause: tuple[int, int]) -> bool:
+        return not self.text[slice(*clause)].rstrip().endswith("?")
+
     def _reason(self, start: int, end: int) -> int:
-        """Return where a clause goes on to say why, after its number."""
+        """Return where a clause goes on to say why after its number, without a result of its own."""
         reason = phrases.BECAUSE.search(self.text, self.within(start, end)[0].end, end)
-        return reason.start() if reason else end
+        if reason and not re.search(r"[=,]", self.text[reason.end() : end]):
+            return reason.start()
+        return end
 
 
 def _turn_end(text: str, found: list[Numeral]) -> int:
@@ -296,6 +312,8 @@ def _enumerators(text: str) -> set[int]:
         )
         if len(run) > 1:
             result |= set(run[-2:])
+        if match[2] == ")":
+            result.add(match.start(1))
     return result
 
 
