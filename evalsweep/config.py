@@ -245,13 +245,6 @@ def _check_task(job: JobConfig) -> None:
     _one_of("task.unsafe_code", task.unsafe_code, ("refuse", "allow"))
     if task.scorer is not None:
         _one_of("task.scorer", task.scorer, SCORERS)
-    for k in task.k:
-        if not 1 <= k <= task.samples:
-            raise BadInput(
-                f"task.k={task.k} task.samples={task.samples}",
-                f"k={k} needs 1 <= k <= task.samples",
-                f"task.k=[1] task.samples={max(task.samples, k)}",
-            )
     length = job.model.max_length
     if task.max_gen_toks is not None and length is not None and task.max_gen_toks >= length:
         raise BadInput(

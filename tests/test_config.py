@@ -148,7 +148,8 @@ def test_resampled_shots_belong_to_the_seed_and_fixed_ones_to_the_cell():
     [
         ("decoding.top_p=0.9",),
         ("decoding.top_k=50", "decoding.min_p=0.1"),
-        ("model.base_url=http://localhost:1/v1",),
+        ("model.base_url=http://ann:passw0rd@localhost:1/v1",),
+        ("model.extra_body.api_key=passw0rd",),
         ("model.num_concurrent=9",),
         ("model.retries=1", "model.timeout=5"),
         ("task.samples=20",),
@@ -158,7 +159,8 @@ def test_resampled_shots_belong_to_the_seed_and_fixed_ones_to_the_cell():
 def test_settings_that_cannot_act_are_named_and_do_not_make_another_job(idle):
     plain, given = job_of(), job_of(*idle)
     assert config_hash(acting(given)) == config_hash(acting(plain))
-    if not idle[0].startswith(("task", "model.retries")):
+    assert "passw0rd" not in str(backends.idle(given))
+    if not idle[0].startswith(("task", "model.retries", "model.extra_body")):
         assert [line.partition(" ")[0].partition("=")[0] for line in backends.idle(given)] == [
             o.partition("=")[0] for o in idle
         ]

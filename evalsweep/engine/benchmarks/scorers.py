@@ -48,6 +48,13 @@ def metrics(job: JobConfig) -> list[Metric]:
 def check(job: JobConfig) -> None:
     """Refuse what the scorer cannot do. Errors: BadInput."""
     scorer = scorer_of(job)
+    for k in job.task.k:
+        if not 1 <= k <= job.task.samples:
+            raise BadInput(
+                f"task.k={job.task.k} task.samples={job.task.samples}",
+                f"{'pass' if scorer == CODE else 'maj'}@{k} needs 1 <= k <= task.samples",
+                f"task.k=[1] task.samples={max(job.task.samples, k)}",
+            )
     if job.task.k and scorer not in (CODE, NUMERIC, MATH_VERIFY):
         raise BadInput(
             f"task.k={job.task.k}", "pass@k is for task.scorer=code, maj@k for task.scorer=numeric", "task.k=[]"

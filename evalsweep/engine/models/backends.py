@@ -16,6 +16,7 @@ from typing import Any, Literal, Protocol
 from evalsweep.config import DecodingConfig, JobConfig, ModelConfig
 from evalsweep.errors import BadInput
 from evalsweep.record import Alarm
+from evalsweep.redact import redact_tree
 
 SAMPLING = frozenset(f.name for f in fields(DecodingConfig))
 GREEDY = frozenset({"do_sample", "num_beams", "repetition_penalty", "no_repeat_ngram_size"})
@@ -118,7 +119,10 @@ _CLIENT = ("tokenizer", "base_url", "num_concurrent", "retries", "timeout", "ext
 # Keys that say how to reach or run a model, and cannot move a score.
 _HARMLESS = ("retries", "timeout")
 # Keys that are only superfluous where they cannot act; any other one was meant to change the model, and is refused.
-_SUPERFLUOUS = ("base_url", "num_concurrent", "retries", "timeout", "device", "batch_size", "tie_tolerance")
+_SUPERFLUOUS = (
+    *("base_url", "num_concurrent", "retries", "timeout", "extra_body"),
+    *("device", "batch_size", "tie_tolerance"),
+)
 
 
 @dataclass(frozen=True)
@@ -364,7 +368,7 @@ def idle(job: JobConfig) -> list[str]:
     """Name the settings that are given and cannot act, as `key=value has no effect ...`."""
     kind = kind_of(job.model)
     found = [
-        f"model.{key}={value} has no effect on model.kind={job.model.kind}"
+        f"model.{key}={redact_tree(value)} has no effect on model.kind={job.model.kind}"
         for key, value in _changed(job.model).items()
         if key not in kind.keys
     ]
