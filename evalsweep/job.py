@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import logging
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,6 +21,7 @@ from evalsweep.terminal import complain, progress, say
 
 if TYPE_CHECKING:
     from evalsweep.engine.evaluate import Evaluation
+    from evalsweep.engine.watch import Arrived
 
 log = logging.getLogger(__name__)
 
@@ -47,12 +48,13 @@ def run(job: JobConfig, run_dir: Path, place: Place) -> Record:
     started = time.time()
     found: Evaluation | None = None
     status, error, interrupt = FINISHED, None, None
+    arrived: list[Arrived] = []
     # progress first: it writes to the terminal, from which the log then takes everything else
     with progress(f"[{place.number}/{place.total}] {place.name}") as shown, logged(run_dir):
         try:
             from evalsweep.engine.evaluate import evaluate  # seconds of imports, late so that refusals are instant
 
-            found = evaluate(job, shown)
+            found = evaluate(job, shown, arrived=arrived)
         except Exception as e:
             log.exception("the job failed")
             status = FAILED
@@ -66,6 +68,11 @@ def run(job: JobConfig, run_dir: Path, place: Place) -> Record:
     try:
         if found is not None:
             store.write_samples(run_dir, found.samples)
+        elif arrived:
+            record = replace(
+                record, error=f"{record.error}; {len(arrived)} answers that came are in {store.UNFINISHED}"
+            )
+            store.write_unfinished(run_dir, arrived)
         store.write_record(run_dir, record)
     except OSError as e:
         raise BadInput(str(run_dir), f"the run cannot be written ({first_line(e)})") from e

@@ -92,6 +92,11 @@ def files_hash(paths: Iterable[Path]) -> str:
     return digest.hexdigest()[:16]
 
 
+def folder_hash(folder: Path) -> str:
+    """Hash the files that lie in a folder, as `files_hash` does."""
+    return files_hash(path for path in folder.iterdir() if path.is_file())
+
+
 @functools.lru_cache(maxsize=4096)
 def _content(path: Path, _size: int, _mtime: int) -> bytes:
     with path.open("rb") as f:

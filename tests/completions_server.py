@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
+
+from endpoint import Asked, Reply, completed, endpoint
 
 
 @contextmanager
@@ -55,27 +55,9 @@ def answering(answer: Callable[[dict[str, Any]], tuple[str, str]]) -> Iterator[t
     """An endpoint whose text and reason of ending are those of `answer` to a request's body."""
     seen: list[dict[str, Any]] = []
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-            seen.append({"body": body, "headers": dict(self.headers)})
-            text, reason = answer(body)
-            data = json.dumps({"choices": [{"index": 0, "text": text, "finish_reason": reason}]}).encode()
-            self.send_response(200)
-            self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(data)))
-            self.end_headers()
-            self.wfile.write(data)
+    def reply(asked: Asked) -> Reply:
+        seen.append({"body": asked.body, "headers": asked.headers})
+        return completed(*answer(asked.body))
 
-        def log_message(self, *_: Any) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}/v1/completions", seen
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
+    with endpoint(reply) as (url, _):
+        yield f"{url}/v1/completions", seen

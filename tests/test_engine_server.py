@@ -7,8 +7,11 @@ import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
+import torch
 from completions_server import serving
 from conftest import job_of
+from endpoint import Reply, completed, endpoint
+from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from evalsweep.engine.evaluate import evaluate
 from evalsweep.errors import BadInput
@@ -107,3 +110,72 @@ def test_a_server_that_is_not_there_is_one_line():
         url = f"http://127.0.0.1:{free.getsockname()[1]}/v1/completions"
     with pytest.raises(BadInput, match=r"model.base_url=.*no server answers there"):
         evaluate(job_of("model=server", f"model.base_url={url}", "model.pretrained=x"), lambda *_: None)
+
+
+def scoring(folder):
+    """A completions endpoint of a local model that echoes token ids with their log-probabilities, as vLLM does."""
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
+
+    def answer(asked):
+        ids = asked.body["prompt"]
+        # a text is tokenized by the server, begin token included; ids are taken as they are
+        ids = ids if isinstance(ids, list) else list(tokenizer(ids)["input_ids"])
+        with torch.no_grad():
+            found = model(torch.tensor([ids])).logits[0].log_softmax(-1)
+        own = [None] + [float(found[i, token]) for i, token in enumerate(ids[1:])]
+        best = [None] + [{"x": float(found[i].max())} for i in range(len(ids) - 1)]
+        logprobs = {"token_logprobs": [*own, -1.0], "top_logprobs": [*best, {"x": -1.0}]}
+        return Reply({"choices": [{"index": 0, "text": "", "finish_reason": "length", "logprobs": logprobs}]})
+
+    return endpoint(answer)
+
+
+def test_log_likelihoods_of_a_tokenizer_that_adds_a_begin_token_are_those_of_the_model(begins):
+    own = ("task=sample_choice", "task.limit=3")
+    local = evaluate(job_of("model=hf", f"model.pretrained={begins}", *own), lambda *_: None)
+    with scoring(begins) as (url, seen):
+        server = (
+            "model=server",
+            f"model.base_url={url}/v1/completions",
+            "model.pretrained=m",
+            f"model.tokenizer={begins}",
+        )
+        served = evaluate(job_of(*server, *own), lambda *_: None)
+    begin = AutoTokenizer.from_pretrained(begins).bos_token_id
+    assert all(asked.body["prompt"][0] == begin and asked.body["prompt"][1] != begin for asked in seen)
+    for a, b in zip(served.samples, local.samples, strict=True):
+        assert a.responses == pytest.approx(b.responses, abs=1e-4)
+        assert a.scores == b.scores
+
+
+def test_a_server_that_does_not_echo_token_ids_is_refused_and_nothing_is_scored(begins):
+    logprobs = {"token_logprobs": [-1.0], "top_logprobs": [{"x": -1.0}]}
+    reply = Reply({"choices": [{"index": 0, "text": "a", "finish_reason": "length", "logprobs": logprobs}]})
+    with (
+        endpoint(lambda _: reply) as (url, _),
+        pytest.raises(BadInput, match="does not echo prompts given as token ids"),
+    ):
+        server = (
+            "model=server",
+            f"model.base_url={url}/v1/completions",
+            "model.pretrained=m",
+            f"model.tokenizer={begins}",
+        )
+        evaluate(job_of(*server, "task=sample_choice", "task.limit=1"), lambda *_: None)
+
+
+def test_a_chat_template_is_applied_on_this_side_and_text_is_sent(model_folder):
+    own = ("task.limit=1", "model.apply_chat_template=true", "prompt=helpful_assistant")
+    local = evaluate(job_of(*own), lambda *_: None)
+    with endpoint(lambda _: completed("12")) as (url, seen):
+        server = ("model=server", f"model.base_url={url}/v1/completions", "model.pretrained=m")
+        evaluate(job_of(*server, f"model.tokenizer={model_folder}", *own), lambda *_: None)
+    assert seen[0].body["prompt"] == local.samples[0].prompt
+    assert "<|im_start|>system\nYou are a helpful assistant" in seen[0].body["prompt"]
+
+
+@pytest.fixture(scope="module")
+def begins(zoo):
+    """A tiny random model with a SentencePiece tokenizer that adds a begin token."""
+    return zoo.model("llama", "sentencepiece_v1")

@@ -9,7 +9,7 @@ import pytest
 from conftest import job_of, write_jsonl
 
 from evalsweep.engine.evaluate import evaluate
-from evalsweep.engine.models.backends import Capabilities
+from evalsweep.engine.models.contract import Capabilities
 from evalsweep.engine.tasks import harness
 from evalsweep.engine.tasks.likeness import frame, is_near_copy
 from evalsweep.engine.tasks.prompts import Prompt, Prompts

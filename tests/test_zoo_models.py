@@ -93,11 +93,6 @@ class Specimen:
 
 
 @pytest.fixture(scope="module")
-def zoo(tmp_path_factory: pytest.TempPathFactory, model_folder: Path) -> Zoo:
-    return Zoo(tmp_path_factory.mktemp("zoo"), model_folder)
-
-
-@pytest.fixture(scope="module")
 def task(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
     """A task whose prompts are `PROMPTS` and that stops at nothing, as overrides."""
     folder = tmp_path_factory.mktemp("task")

@@ -25,11 +25,6 @@ WORDS = ["smollm2", "sentencepiece_v1", "sentencepiece_v3", "deepseek", "no_pad"
 Answers = Callable[[str], str]
 
 
-@pytest.fixture(scope="module")
-def zoo(tmp_path_factory: pytest.TempPathFactory, model_folder: Path) -> Zoo:
-    return Zoo(tmp_path_factory.mktemp("zoo"), model_folder)
-
-
 @pytest.fixture
 def scored(zoo: Zoo, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Evaluation]:
     """Evaluate a small model whose generator gives the tokens of known answers; all else is evalsweep's own."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -57,11 +56,6 @@ MAKES = {
     "llama2": Make(TAKEN, assistant=" [/INST]"),
 }
 ABOUT_TEMPLATES = {"template_prompt", "template_text", "template_no_prompt", "template_date", "template_tokens"}
-
-
-@pytest.fixture(scope="module")
-def zoo(tmp_path_factory: pytest.TempPathFactory, model_folder: Path) -> Zoo:
-    return Zoo(tmp_path_factory.mktemp("zoo"), model_folder)
 
 
 @pytest.fixture(scope="module", params=MAKES)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 from zoo import TOKENIZERS, Zoo
 
@@ -23,11 +21,6 @@ ANSWERS = [
     "",
 ]
 PROMPTS = ["Question: What is 2 + 2?\nAnswer:", "def add(a, b):\n", "東京 😀", "ភាសាខ្មែរ" * 6, "x"]
-
-
-@pytest.fixture(scope="module")
-def zoo(tmp_path_factory: pytest.TempPathFactory, model_folder: Path) -> Zoo:
-    return Zoo(tmp_path_factory.mktemp("zoo"), model_folder)
 
 
 @pytest.fixture(scope="module", params=TOKENIZERS)

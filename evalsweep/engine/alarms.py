@@ -7,7 +7,7 @@ from typing import Any
 
 from evalsweep.config import JobConfig, samples_at
 from evalsweep.engine.models import backends
-from evalsweep.engine.models.backends import Backend
+from evalsweep.engine.models.contract import Backend
 from evalsweep.engine.tasks.harness import Built
 from evalsweep.record import Alarm, Sample
 

@@ -19,10 +19,10 @@ from evalsweep.engine import alarms
 from evalsweep.engine.answers import code, scoring
 from evalsweep.engine.benchmarks import scorers
 from evalsweep.engine.models import resident
-from evalsweep.engine.models.backends import Backend
+from evalsweep.engine.models.contract import Backend
 from evalsweep.engine.tasks import harness
 from evalsweep.engine.tasks.prompts import Prompts
-from evalsweep.engine.watch import Progress, watched
+from evalsweep.engine.watch import Arrived, Progress, watched
 from evalsweep.errors import BadInput
 from evalsweep.provenance import text_hash, value_hash
 from evalsweep.record import Alarm, Sample
@@ -46,8 +46,16 @@ class Evaluation:
     metric_info: dict[str, dict[str, Any]]
 
 
-def evaluate(job: JobConfig, progress: Progress, backwards: bool = False) -> Evaluation:
-    """Evaluate one point of the grid; `backwards` asks the last document first, which should change nothing.
+def evaluate(
+    job: JobConfig, progress: Progress, backwards: bool = False, arrived: list[Arrived] | None = None
+) -> Evaluation:
+    """Evaluate one point of the grid.
+
+    Args:
+        job: what is asked.
+        progress: told as answers arrive.
+        backwards: asks the last document first, which should change nothing.
+        arrived: gets each answer as it arrives, so that none is lost where a later one fails.
 
     Errors: BadInput for what the user can mend; whatever lm_eval raises besides.
     """
@@ -66,7 +74,7 @@ def evaluate(job: JobConfig, progress: Progress, backwards: bool = False) -> Eva
     _check_lengths(built, lm, thinking_toks)
     _check_loglikelihoods(built, lm)
     made = {name: Prompts(task, lm, job.on_truncation, thinking_toks) for name, task in built.tasks.items()}
-    with watched(lm, progress, backwards):
+    with watched(lm, progress, backwards, arrived):
         results = _run(lm, built, job, system)
     rounds = [results]
     if samples_asked > 1 and built.generates and scorers.scorer_of(job) != scorers.CODE:

@@ -10,18 +10,19 @@ from typing import Any
 from lm_eval.api.instance import Instance
 from lm_eval.api.model import CacheHook
 
-from evalsweep.engine.models.backends import Backend
+from evalsweep.engine.models.contract import Backend
 from evalsweep.errors import BadInput
 
 Progress = Callable[[str, int, int], None]  # what is being done, how many are done, of how many
+Arrived = tuple[str, Any, Any]  # the kind of a request, its arguments, its answer
 
 
 class _Counter(CacheHook):
     """lm_eval tells its cache hook of each answer as it comes; this one counts."""
 
-    def __init__(self, progress: Progress) -> None:
+    def __init__(self, progress: Progress, arrived: list[Arrived]) -> None:
         super().__init__(None)
-        self.progress = progress
+        self.progress, self.arrived = progress, arrived
         self.what, self.done, self.total = "", 0, 0
 
     def start(self, what: str, total: int) -> None:
@@ -29,6 +30,7 @@ class _Counter(CacheHook):
         self.progress(what, 0, total)
 
     def add_partial(self, attr: str, req: Any, res: Any) -> None:
+        self.arrived.append((attr, req, res))
         self.done = min(self.done + 1, self.total)
         self.progress(self.what, self.done, self.total)
 
@@ -41,9 +43,11 @@ _REQUESTS = {
 
 
 @contextmanager
-def watched(lm: Backend, progress: Progress, backwards: bool = False) -> Iterator[None]:
-    """Tell progress as answers arrive; `backwards` asks in the reverse order of the documents."""
-    counter = _Counter(progress)
+def watched(
+    lm: Backend, progress: Progress, backwards: bool = False, arrived: list[Arrived] | None = None
+) -> Iterator[None]:
+    """Tell progress as answers arrive, and add them to `arrived`; `backwards` asks in the documents' reverse order."""
+    counter = _Counter(progress, [] if arrived is None else arrived)
     wrapped = {name: _counted(getattr(lm, name), what, counter, backwards) for name, what in _REQUESTS.items()}
     hook, lm.cache_hook = lm.cache_hook, counter
     for name, method in wrapped.items():

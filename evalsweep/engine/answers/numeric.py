@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import pairwise
@@ -72,7 +72,7 @@ def read(text: str) -> Reading:
     return Reading(choice.numeral.value, text[start:end], start, end, choice.numeral.doubt or choice.doubt)
 
 
-def vote(answers: Sequence[Fraction | None], target: Fraction | None) -> tuple[float, bool]:
+def vote(answers: Sequence[Hashable | None], target: Hashable | None) -> tuple[float, bool]:
     """Whether the most frequent number is the target, and whether the vote was tied.
 
     Answers without a number do not vote; where none votes, the majority is wrong. Of m numbers that share

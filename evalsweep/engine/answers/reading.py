@@ -96,6 +96,6 @@ def scores_of(scorer: str, read: Read, sizes: Sequence[int]) -> tuple[dict[str, 
         for k in sizes:
             if k < len(answers):
                 scores[f"maj@{k}"] = maj_at_k(right, list(others.values()), k, silent)
-        scores[f"maj@{len(answers)}"], tied = vote(answers, target)  # type: ignore[arg-type]
+        scores[f"maj@{len(answers)}"], tied = vote(answers, target)
         flags += ["tied"] if tied else []
     return scores, flags

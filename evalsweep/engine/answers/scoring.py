@@ -12,7 +12,7 @@ from lm_eval.api.registry import AGGREGATION_REGISTRY
 from evalsweep.config import JobConfig, samples_at
 from evalsweep.engine.answers.reading import READERS, scores_of
 from evalsweep.engine.benchmarks import scorers
-from evalsweep.engine.models.backends import Backend
+from evalsweep.engine.models.contract import Backend
 from evalsweep.engine.models.requests import CAPPED
 from evalsweep.engine.tasks.harness import Built
 from evalsweep.engine.tasks.prompts import Prompts

@@ -1,7 +1,6 @@
-"""The contract between evalsweep and what answers: what a backend must do, what it can do, and which keys act on it.
+"""The kinds of backends: which keys act on each; checks a configuration before anything is loaded.
 
-A configuration is checked against its backend before anything is loaded, so nothing here imports torch, transformers
-or lm_eval. `docs/extending.md` shows how a backend is added.
+Nothing here imports torch, transformers or lm_eval.
 """
 
 from __future__ import annotations
@@ -9,102 +8,14 @@ from __future__ import annotations
 import importlib
 import importlib.util
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any
 
 from evalsweep.config import DecodingConfig, JobConfig, ModelConfig
+from evalsweep.engine.models.contract import Capabilities
 from evalsweep.errors import BadInput
-from evalsweep.record import Alarm
 from evalsweep.redact import redact_tree
-
-SAMPLING = frozenset(f.name for f in fields(DecodingConfig))
-GREEDY = frozenset({"do_sample", "num_beams", "repetition_penalty", "no_repeat_ngram_size"})
-
-
-@dataclass(frozen=True)
-class Capabilities:
-    """What a backend can do; None where nobody knows.
-
-    Args:
-        prompts: what a prompt is sent as.
-        template: who applies a chat template: evalsweep ("here"), the server ("there"), or nobody.
-        counts_tokens: whether the tokens of a prompt are counted before it is sent.
-        knows_length: whether the length that prompt and answer share is known, so that a cut prompt is noticed.
-        loglikelihoods: whether the log-likelihood of a given text can be had.
-        seeds: whether every answer has a seed of its own, which is honoured.
-        deterministic: whether equal requests at temperature 0 have equal answers.
-        reports_endings: whether an answer that was cut at the token limit is known as such.
-        sampling: the decoding settings that act above temperature 0.
-        greedy: those that act at temperature 0.
-        together: the key of `model` that says how many requests are answered at a time.
-        missing: what is needed for a capability that this model lacks, by its name.
-    """
-
-    prompts: Literal["tokens", "text", "messages"] = "tokens"
-    template: Literal["here", "there"] | None = "here"
-    counts_tokens: bool = True
-    knows_length: bool = True
-    loglikelihoods: bool = True
-    seeds: bool | None = True
-    deterministic: bool | None = True
-    reports_endings: bool = True
-    sampling: frozenset[str] = SAMPLING
-    greedy: frozenset[str] = GREEDY
-    together: str = "batch_size"
-    missing: Mapping[str, str] = field(default_factory=dict)
-
-
-class Backend(Protocol):
-    """What answers a job: lm_eval's three kinds of requests, and what evalsweep asks beside them.
-
-    `max_length` is the tokens that prompt and answer share, None where that is not known; `answers` is what is known of
-    the answers of the last run (`requests.Answers`); lm_eval's `cache_hook` is told each answer as it arrives.
-    """
-
-    can: Capabilities
-    max_length: int | None
-    answers: Any
-    cache_hook: Any
-
-    def begin(self, job: JobConfig) -> dict[str, Any]:
-        """Get ready for a job, and give the part of the identity that belongs to it. Errors: BadInput."""
-
-    def generate_until(self, requests: list[Any], disable_tqdm: bool = False) -> list[str]: ...
-
-    def loglikelihood(self, requests: list[Any], disable_tqdm: bool = False) -> list[tuple[float, bool]]: ...
-
-    def loglikelihood_rolling(self, requests: list[Any], disable_tqdm: bool = False) -> list[float]: ...
-
-    def apply_chat_template(self, chat_history: list[dict[str, str]], add_generation_prompt: bool = True) -> Any:
-        """Render a conversation as this backend sends it: text, or messages. Errors: BadInput."""
-
-    def encode(self, text: str) -> list[int]:
-        """Give the token ids that a prompt is sent as; only where `can.counts_tokens`."""
-
-    def decode(self, tokens: Sequence[int]) -> str:
-        """Give the text of token ids, special tokens included; only where `can.counts_tokens`."""
-
-    def begin_token(self) -> tuple[int | None, bool]:
-        """Give the begin token (BOS), and whether this tokenizer puts one before a text; only where it counts."""
-
-    def numbers(self) -> dict[str, float | None]:
-        """Report what was counted during the last run, by the name of its metric (`tokens`, `near_ties`)."""
-
-    def details(self) -> dict[str, Any]:
-        """Report what else a record should hold of how the answers came about."""
-
-    def alarms(self, job: JobConfig) -> list[Alarm]:
-        """Report what a reader must know of the last run, and only this backend can tell."""
-
-
-@dataclass(frozen=True)
-class Loaded:
-    """A backend that is ready to answer, and its identity: revision or content hash, dtype, device, template."""
-
-    lm: Backend
-    identity: dict[str, Any]
-
 
 _EVERY = (
     *("name", "kind", "pretrained", "max_length"),
@@ -158,9 +69,9 @@ _COMPLETIONS = Capabilities(
 _NAME = {"pretrained": "the name that the server knows the model by"}
 
 KINDS: dict[str, Kind] = {
-    "embedded": Kind("causal", Capabilities(), frozenset((*_EVERY, *_WEIGHTS)), resident=True),
+    "embedded": Kind("loading", Capabilities(), frozenset((*_EVERY, *_WEIGHTS)), resident=True),
     "hf": Kind(
-        "causal",
+        "loading",
         Capabilities(),
         frozenset((*_EVERY, *_WEIGHTS)),
         {"pretrained": "a folder or a hub id"},

@@ -1,21 +1,17 @@
-"""Causal language models of transformers: loaded whole or refused, with nothing of their own that moves a score."""
+"""Causal language models of transformers: lm_eval's model, with answers that do not depend on their batch."""
 
 from __future__ import annotations
 
-import json
-from dataclasses import asdict, dataclass, replace
-from pathlib import Path
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import torch
 from lm_eval.api.instance import Instance
 from lm_eval.models.huggingface import HFLM
-from transformers.models.auto.tokenization_auto import get_tokenizer_config
 from transformers.quantizers import AutoQuantizationConfig
 
-from evalsweep.config import DecodingConfig, JobConfig, ModelConfig
-from evalsweep.engine.models import embedded
-from evalsweep.engine.models.backends import Capabilities, Loaded, kind_of
+from evalsweep.config import DecodingConfig, JobConfig
+from evalsweep.engine.models.contract import Capabilities
 from evalsweep.engine.models.draw import TOLERANCE, TOLERANCE_16_BITS, WARPERS, Settings
 from evalsweep.engine.models.generation import Generator, Rounding
 from evalsweep.engine.models.noise import STREAM
@@ -23,8 +19,7 @@ from evalsweep.engine.models.requests import ENDED, Answers, Request, sample_num
 from evalsweep.engine.models.template import Template
 from evalsweep.engine.models.text import Detokenizer, cut
 from evalsweep.engine.models.thinking import quiet_regions
-from evalsweep.errors import BadInput, first_line
-from evalsweep.provenance import files_hash, value_hash
+from evalsweep.errors import BadInput
 from evalsweep.record import Alarm
 
 # A fixed number, not a share of what is free: the batches, and with them the rounding, depend on the prompts alone.
@@ -76,14 +71,13 @@ class Transformers(HFLM):
         self.text = Detokenizer(self.tokenizer)
 
     def begin(self, job: JobConfig) -> dict[str, Any]:
-        """Get ready for a job; see `backends.Backend`."""
+        """Get ready for a job; see `contract.Backend`."""
         model = job.model
         self.seed, self.batch_size_per_gpu, self.tolerance = job.seed, model.batch_size, model.tie_tolerance
         self.thinking_toks = model.max_thinking_toks or 0
         self.answers = Answers(model.thinking)
         self.rounding = Rounding()
         self.template = Template(self.tokenizer, model.template_args, job.prompt.placement)
-        self._differs = 0
         if model.apply_chat_template:
             if not self.template.source:
                 raise BadInput(
@@ -134,13 +128,7 @@ class Transformers(HFLM):
             names = self.loading.unexpected
             line = f"{len(names)} weights of the checkpoint are not in the model and were left out, {names[0]} first"
             found.append(Alarm("unexpected_weights", line))
-        if self._differs:
-            line = (
-                f"the prompts of {job.task.name} reach the model with other tokens than the chat template gives: "
-                f"{self._differs} differ in the first one; often it is a begin token (BOS) that the tokenizer adds"
-            )
-            found.append(Alarm("template_tokens", line))
-        return found
+        return found + self.template.alarms(job.task.name)
 
     def apply_chat_template(self, chat_history: list[dict[str, str]], add_generation_prompt: bool = True) -> str:
         """Render a conversation. lm_eval's own method drops a system prompt that the template refuses."""
@@ -155,7 +143,8 @@ class Transformers(HFLM):
     def loglikelihood(self, requests: list[Instance], disable_tqdm: bool = False) -> list[tuple[float, bool]]:
         if self.prefix_token_id is None and any(not request.args[0] for request in requests):
             raise self._no_prefix()
-        self._compare_tokens([str(request.args[0]) for request in requests[:1]])
+        for request in requests[:1]:
+            self.template.compare(str(request.args[0]), self.encode)
         answers: list[tuple[float, bool]] = super().loglikelihood(requests, disable_tqdm=disable_tqdm)
         return answers
 
@@ -171,12 +160,6 @@ class Transformers(HFLM):
             "has neither a begin nor an end token, so that nothing stands before the first token of a text",
             "model.tokenizer=DIR, a tokenizer with a begin token",
         )
-
-    def _compare_tokens(self, prompts: list[str]) -> None:
-        """Compare the first prompt, as it is sent, with the tokens that the chat template itself gives."""
-        sent = self.template.sent
-        if prompts and sent and prompts[0] == sent[2]:
-            self._differs = self.template.token_difference(self.encode(prompts[0]))
 
     def generate_until(self, requests: list[Instance], disable_tqdm: bool = False) -> list[str]:
         answers = [""] * len(requests)
@@ -195,7 +178,8 @@ class Transformers(HFLM):
                     tokens[prompt] = self._prompt_tokens(prompt)
                 opened = self.template.opens_thinking(prompt, self.answers.tags)
                 wanted.append(Request(prompt, tokens[prompt][-longest:], samples[i], i, opened))
-            self._compare_tokens([requests[i].args[0] for i in positions if requests[i].doc_id == 0][:1])
+            for prompt in [requests[i].args[0] for i in positions if requests[i].doc_id == 0][:1]:
+                self.template.compare(prompt, self.encode)
             self._generate(wanted, settings, requests, answers)
         return answers
 
@@ -227,14 +211,8 @@ class Transformers(HFLM):
         generator.generate(wanted, settings, self.batch_size_per_gpu, tell)
 
     def _text(self, request: Request, new: list[int], settings: Settings) -> str:
-        """Give an answer up to its first stop string; tags that are special tokens are kept, others are not."""
-        special = set(self.text.special.values())
-        if not set(self.answers.tags) & special:
-            text = self.text.plain(request.tokens, new)
-        else:
-            text = self.text.marked(request.tokens, new)
-            for mark in special - set(self.answers.tags):
-                text = text.replace(mark, "")
+        """Give an answer up to its first stop string."""
+        text = self.text.plain(request.tokens, new, self.answers.tags)
         return cut(text, settings.stop, lambda said: settings.quiet(said, request.opened))
 
     def _settings(self, asked: dict[str, Any]) -> Settings:
@@ -319,164 +297,3 @@ class Transformers(HFLM):
         finally:
             self.batch_size_per_gpu = asked
         return answers
-
-
-def device_of(model: ModelConfig) -> str:
-    """The device that `auto` stands for: CUDA, else Apple's GPU, else the processor."""
-    if model.device == "auto":
-        if torch.cuda.is_available():
-            return "cuda"
-        return "mps" if torch.backends.mps.is_available() else "cpu"
-    if model.device.startswith("cuda") and not torch.cuda.is_available():
-        raise BadInput(f"model.device={model.device}", "PyTorch finds no CUDA device here", "model.device=cpu")
-    return model.device
-
-
-def load(job: JobConfig) -> Loaded:
-    """Load the model of a job.
-
-    Errors: BadInput, one line, for whatever cannot be loaded whole.
-    """
-    model = job.model
-    source = str(model.pretrained) if kind_of(model).required else _embedded()
-    path = Path(source).expanduser()
-    local = path.is_dir()
-    adapter = _adapter(model, path if local else None)
-    device = device_of(model)
-    dtype = ("bfloat16" if device.startswith("cuda") else "float32") if model.dtype == "auto" else model.dtype
-    given = {k: v for k, v in model.args.items() if k != "quantization_config"}
-    if model.attn_implementation:
-        given["attn_implementation"] = model.attn_implementation
-    try:
-        lm = Transformers(
-            quantization=model.args.get("quantization_config"),
-            pretrained=str(path) if local else source,
-            revision=model.revision or "main",
-            tokenizer=str(Path(model.tokenizer).expanduser()) if model.tokenizer else None,
-            dtype=dtype,
-            device=device,
-            batch_size=model.batch_size,
-            max_length=model.max_length,
-            parallelize=model.parallelize,
-            trust_remote_code=model.trust_remote_code,
-            gguf_file=model.gguf_file,
-            peft=adapter,
-            **given,
-        )
-    except Exception as e:  # transformers, safetensors, peft and the hub raise dozens of types; each ends as one line
-        raise _refusal(source, local, model, e) from e
-    _forget_generation_config(lm)
-    lm.can = replace(kind_of(model).can)
-    lm.declares_bos = get_tokenizer_config(lm.tokenizer.name_or_path).get("add_bos_token") is True
-    config = lm.model.config
-    identity = {
-        "model": source if kind_of(model).required else model.name,
-        "model_revision": None if local else getattr(config, "_commit_hash", None) or model.revision,
-        "model_hash": folder_hash(path) if local else None,
-        "model_parameters": lm.model.num_parameters(),
-        "adapter": model.adapter,
-        "adapter_hash": folder_hash(Path(adapter)) if adapter and Path(adapter).is_dir() else None,
-        "quantization": _quantization(config),
-        "attn_implementation": getattr(config, "_attn_implementation", None),
-        "model_args": model.args or None,
-        "dtype": str(lm.model.dtype).removeprefix("torch."),
-        "device": str(lm.device),
-        "max_length": lm.max_length,
-        "tokenizer_hash": value_hash(lm.tokenizer.get_vocab()),
-        "cuda": torch.version.cuda,
-    }
-    return Loaded(lm, identity)
-
-
-def folder_hash(folder: Path) -> str:
-    """Hash the names and the content of the files of a folder."""
-    return files_hash(p for p in folder.iterdir() if p.is_file())
-
-
-def _quantization(config: Any) -> Any:
-    found: Any = getattr(config, "quantization_config", None)
-    found = found.to_dict() if hasattr(found, "to_dict") else found
-    return json.loads(json.dumps(found, default=str)) if found else None
-
-
-def _adapter(model: ModelConfig, folder: Path | None) -> str | None:
-    """Give the adapter to load, as a folder or a hub id.
-
-    Errors: BadInput where the model's own folder holds an adapter: transformers would load another base in its place.
-    """
-    if folder is not None and (folder / "adapter_config.json").is_file():
-        base = json.loads((folder / "adapter_config.json").read_text()).get("base_model_name_or_path") or "BASE"
-        whole = any(folder.glob("model*.safetensors")) or any(folder.glob("pytorch_model*.bin"))
-        what = "an adapter beside full weights, and transformers would load neither as it is" if whole else "an adapter"
-        raise BadInput(
-            f"model.pretrained={model.pretrained}",
-            f"the folder holds {what}; name the full model, and the folder of the adapter alone",
-            f"model.pretrained={base} model.adapter={folder}",
-        )
-    if model.adapter is None:
-        return None
-    path = Path(model.adapter).expanduser()
-    if path.is_dir() and not (path / "adapter_config.json").is_file():
-        raise BadInput(f"model.adapter={model.adapter}", "the folder holds no adapter_config.json")
-    return str(path) if path.is_dir() else model.adapter
-
-
-def _embedded() -> str:
-    """Find the embedded model, converted on its first use."""
-    try:
-        return embedded.locate()
-    except OSError as e:
-        raise BadInput(
-            str(embedded.cache_folder()),
-            f"the embedded model is converted into this folder, which cannot be written ({first_line(e)})",
-            "EVALSWEEP_CACHE=/tmp/evalsweep",
-        ) from e
-
-
-def _forget_generation_config(lm: HFLM) -> None:
-    """Leave only the token ids: a model's own repetition_penalty, top_k or length would leak into every run."""
-    from transformers import GenerationConfig
-
-    old = lm.model.generation_config
-    if old is not None:
-        ids = {k: getattr(old, k) for k in ("bos_token_id", "eos_token_id", "pad_token_id")}
-        lm.model.generation_config = GenerationConfig(**ids)
-
-
-def _refusal(source: str, local: bool, model: ModelConfig, error: Exception) -> BadInput:
-    chain: list[BaseException] = [error]
-    while (cause := chain[-1].__cause__ or chain[-1].__context__) is not None and cause not in chain:
-        chain.append(cause)
-    names = {type(e).__name__ for e in chain}
-    given = f"model.pretrained={source}"
-    if isinstance(error, ImportError):
-        return BadInput(given, f"needs a package that is not installed ({first_line(error)})")
-    if isinstance(error, torch.cuda.OutOfMemoryError):
-        return BadInput(given, "does not fit on the GPU", "model.parallelize=true or model.dtype=bfloat16")
-    if local:
-        return BadInput(
-            given,
-            f"the folder cannot be loaded ({type(error).__name__}: {first_line(error)}); it must hold config.json, the "
-            "tokenizer's files and whole weights",
-        )
-    if "GatedRepoError" in names:
-        return BadInput(given, "the model is gated: ask for access on its page and set HF_TOKEN")
-    if "RepositoryNotFoundError" in names:
-        return BadInput(given, "the hub has no such model, or it is private: check the name, or set HF_TOKEN")
-    if "RevisionNotFoundError" in names:
-        return BadInput(f"model.revision={model.revision}", f"the model {source} has no such revision")
-    unreachable = {
-        "OfflineModeIsEnabled",
-        "LocalEntryNotFoundError",
-        "ConnectionError",
-        "ConnectTimeout",
-        "ConnectError",
-    }
-    if names & unreachable or isinstance(error, OSError):
-        return BadInput(
-            given,
-            "is no folder here, not in the hub's local cache, and the hub cannot be reached; download it "
-            "first, or give a folder",
-            "model.pretrained=/models/my-model",
-        )
-    return BadInput(given, f"cannot be loaded ({type(error).__name__}: {first_line(error)})")

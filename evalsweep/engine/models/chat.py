@@ -10,8 +10,9 @@ from lm_eval.api.instance import Instance
 from lm_eval.api.model import LM
 
 from evalsweep.config import JobConfig
-from evalsweep.engine.models.backends import Loaded, kind_of
+from evalsweep.engine.models.backends import kind_of
 from evalsweep.engine.models.client import reach
+from evalsweep.engine.models.contract import Loaded
 from evalsweep.engine.models.served import Choice, Served, ended_by, identity_of
 from evalsweep.engine.models.template import into_user
 from evalsweep.errors import BadInput

@@ -12,7 +12,8 @@ from lm_eval.api.model import LM
 from lm_eval.api.registry import get_model, model_registry
 
 from evalsweep.config import DecodingConfig, JobConfig
-from evalsweep.engine.models.backends import Capabilities, Loaded, kind_of
+from evalsweep.engine.models.backends import kind_of
+from evalsweep.engine.models.contract import Capabilities, Loaded
 from evalsweep.engine.models.requests import Answers, sample_numbers
 from evalsweep.engine.models.template import Template, into_user
 from evalsweep.errors import BadInput, did_you_mean, first_line
@@ -28,6 +29,7 @@ class Foreign(LM):
 
     answers: Answers
     max_length = None
+    tokenizer_name = ""  # for lm_eval's caches, which are not used
 
     def __init__(self, inner: Any, can: Capabilities) -> None:
         super().__init__()
@@ -43,7 +45,7 @@ class Foreign(LM):
             self.inner.cache_hook = hook
 
     def begin(self, job: JobConfig) -> dict[str, Any]:
-        """Get ready for a job; see `backends.Backend`."""
+        """Get ready for a job; see `contract.Backend`."""
         self.answers = Answers(job.model.thinking)
         self.placement = job.prompt.placement
         tokenizer = getattr(self.inner, "tokenizer", None)
@@ -118,7 +120,7 @@ class Foreign(LM):
         return {"tokens": None}
 
     def details(self) -> dict[str, Any]:
-        """Report nothing; see `backends.Backend`."""
+        """Report nothing; see `contract.Backend`."""
         return {}
 
     def alarms(self, job: JobConfig) -> list[Alarm]:

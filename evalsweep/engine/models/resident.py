@@ -8,7 +8,8 @@ import json
 from dataclasses import asdict, replace
 
 from evalsweep.config import JobConfig
-from evalsweep.engine.models.backends import Loaded, kind_of
+from evalsweep.engine.models.backends import kind_of
+from evalsweep.engine.models.contract import Loaded
 
 _resident: dict[str, Loaded] = {}
 

@@ -11,8 +11,8 @@ from urllib.parse import urlsplit
 from lm_eval.api.instance import Instance
 
 from evalsweep.config import DecodingConfig, JobConfig
-from evalsweep.engine.models.backends import Capabilities
 from evalsweep.engine.models.client import Client
+from evalsweep.engine.models.contract import Capabilities
 from evalsweep.engine.models.requests import CAPPED, ENDED, Answers, sample_numbers, stops
 from evalsweep.errors import BadInput
 from evalsweep.provenance import text_hash
@@ -50,7 +50,7 @@ class Served(abc.ABC):
         self.max_length = job.model.max_length or self._length()
 
     def begin(self, job: JobConfig) -> dict[str, Any]:
-        """Get ready for a job; see `backends.Backend`."""
+        """Get ready for a job; see `contract.Backend`."""
         self.seed = job.seed
         self.thinking_toks = job.model.max_thinking_toks or 0
         self.answers = Answers(job.model.thinking)
@@ -78,7 +78,7 @@ class Served(abc.ABC):
         return {"usage": dict(self.client.usage) or None, "request_seeds": SEEDS}
 
     def alarms(self, job: JobConfig) -> list[Alarm]:
-        """Report nothing of its own; see `backends.Backend`."""
+        """Report nothing of its own; see `contract.Backend`."""
         return []
 
     def generate_until(self, requests: list[Instance], disable_tqdm: bool = False) -> list[str]:

@@ -8,13 +8,15 @@ from typing import Any
 from lm_eval.api.instance import Instance
 
 from evalsweep.config import JobConfig
-from evalsweep.engine.models.backends import Capabilities, Loaded, kind_of
+from evalsweep.engine.models.backends import kind_of
 from evalsweep.engine.models.client import reach
+from evalsweep.engine.models.contract import Capabilities, Loaded
 from evalsweep.engine.models.served import Choice, Served, ended_by, identity_of
 from evalsweep.engine.models.template import tokenizer_of
 from evalsweep.engine.models.tokenized import Tokenized
 from evalsweep.errors import BadInput, first_line
 from evalsweep.provenance import value_hash
+from evalsweep.record import Alarm
 
 
 class Completions(Served, Tokenized):
@@ -41,6 +43,15 @@ class Completions(Served, Tokenized):
         text = super().apply_chat_template(chat_history, add_generation_prompt)
         bos = self.tokenizer.bos_token
         return text.removeprefix(bos) if bos and self.begin_token()[1] else text
+
+    def generate_until(self, requests: list[Instance], disable_tqdm: bool = False) -> list[str]:
+        if self.template is not None:
+            self.template.compare(str(requests[0].args[0]), self.encode)
+        return super().generate_until(requests, disable_tqdm)
+
+    def alarms(self, job: JobConfig) -> list[Alarm]:
+        """Report prompts whose tokens are not those of the template."""
+        return self.template.alarms(job.task.name) if self.template else []
 
     def prompt_of(self, request: Instance) -> dict[str, Any]:
         return {"prompt": str(request.args[0])}

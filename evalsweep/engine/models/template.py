@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ from evalsweep.config import JobConfig
 from evalsweep.engine.models import embedded
 from evalsweep.errors import BadInput, first_line
 from evalsweep.provenance import value_hash
+from evalsweep.record import Alarm
 
 SYSTEM, USER, ASSISTANT = "EVALSWEEP SYSTEM", "EVALSWEEP USER", "EVALSWEEP ASSISTANT"
 TAKEN = "taken"
@@ -29,12 +30,14 @@ _FAULTS = {
 class Template:
     """The chat template of a tokenizer, with the arguments that a job gives it.
 
-    `sent` is the first conversation that was rendered, with its text.
+    `sent` is the first conversation that was rendered, with its text; `differs` counts the tokens in which it was sent
+    otherwise.
     """
 
     def __init__(self, tokenizer: Any, arguments: dict[str, Any], placement: str = "system") -> None:
         self.tokenizer, self.arguments, self.placement = tokenizer, arguments, placement
         self.sent: tuple[list[dict[str, str]], bool, str] | None = None
+        self.differs = 0
 
     @property
     def source(self) -> Any:
@@ -69,15 +72,28 @@ class Template:
             )
         )
 
-    def token_difference(self, sent: Sequence[int]) -> int:
-        """Count by how many tokens the first conversation, as it was sent, differs from the template's own tokens."""
-        if self.sent is None or not self.sent[1]:
-            return 0
+    def compare(self, prompt: str, encode: Callable[[str], list[int]]) -> None:
+        """Compare the first conversation, as it is sent, with the template's own tokens; `alarms` tells what differs.
+
+        `prompt` is any that is sent: another one, or one that is left open for more words, is not compared.
+        """
+        if self.sent is None or not self.sent[1] or not prompt or not self.sent[2].endswith(prompt):
+            return
         own = self.tokenizer.apply_chat_template(
             self.sent[0], tokenize=True, return_dict=False, add_generation_prompt=True, **self.arguments
         )
-        own = list(own)
-        return abs(len(own) - len(sent)) or sum(a != b for a, b in zip(own, sent, strict=True))
+        own, sent = list(own), encode(prompt)
+        self.differs = abs(len(own) - len(sent)) or sum(a != b for a, b in zip(own, sent, strict=True))
+
+    def alarms(self, task: str) -> list[Alarm]:
+        """Report prompts that reach the model with other tokens than the template gives."""
+        if not self.differs:
+            return []
+        line = (
+            f"the prompts of {task} reach the model with other tokens than the chat template gives: {self.differs} "
+            "differ in the first one; often it is a begin token (BOS) that the tokenizer adds"
+        )
+        return [Alarm("template_tokens", line)]
 
     def treatment(self) -> str:
         """Find what becomes of a system prompt: it is `taken`, `refused`, `dropped`, `merged` or `doubled`."""

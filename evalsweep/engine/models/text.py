@@ -23,19 +23,17 @@ class Detokenizer:
         self.tokenizer = tokenizer
         self.special = special_tokens(tokenizer)
 
-    def plain(self, prompt: Sequence[int], answer: Sequence[int]) -> str:
-        """Give the answer without special tokens, as transformers' own decoding does."""
-        return self._after(prompt, answer, True)
+    def plain(self, prompt: Sequence[int], answer: Sequence[int], tags: Sequence[str] = ()) -> str:
+        """Give the answer without special tokens, as transformers' own decoding does; those that are tags are kept."""
+        return self._after(prompt, answer, {token for token, text in self.special.items() if text not in tags})
 
     def marked(self, prompt: Sequence[int], answer: Sequence[int]) -> str:
         """Give the answer with its special tokens spelled out, for tags and stop strings that are such tokens."""
-        return self._after(prompt, answer, False)
+        return self._after(prompt, answer, set())
 
-    def _after(self, prompt: Sequence[int], answer: Sequence[int], skip: bool) -> str:
-        before = list(prompt[-CONTEXT:])
-        if skip:
-            before = [token for token in before if token not in self.special]
-            answer = [token for token in answer if token not in self.special]
+    def _after(self, prompt: Sequence[int], answer: Sequence[int], left_out: set[int]) -> str:
+        before = [token for token in prompt[-CONTEXT:] if token not in left_out]
+        answer = [token for token in answer if token not in left_out]
         head = self._decode(before)
         for _ in range(3):  # a letter has four bytes at most
             if not head.startswith(BROKEN):
@@ -51,7 +49,7 @@ class Detokenizer:
             return whole[len(head.rstrip(BROKEN)) :]
         # bytes that make no letter, and SentencePiece's decoder gives up those of the prompt before them too; an answer
         # that begins with bytes begins with no space, and so loses nothing alone
-        return self._decode(list(answer))
+        return self._decode(answer)
 
     def _decode(self, tokens: list[int]) -> str:
         return str(self.tokenizer.decode(tokens, skip_special_tokens=False, clean_up_tokenization_spaces=False))

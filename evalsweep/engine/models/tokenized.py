@@ -21,6 +21,11 @@ class Tokenized(TemplateLM):
     template: Template | None = None
     max_length: int | None
 
+    @property
+    def tokenizer_name(self) -> str:
+        """Name the tokenizer for lm_eval's caches, which are not used."""
+        return str(self.tokenizer.name_or_path) if self.tokenizer is not None else ""
+
     def begin_template(self, job: JobConfig) -> dict[str, Any]:
         """Get the chat template ready for a job, and give its part of the identity. Errors: BadInput."""
         if self.tokenizer is None:

@@ -18,12 +18,13 @@ from lm_eval.api.instance import Instance
 from transformers import AutoConfig
 
 from evalsweep.config import JobConfig, ModelConfig
-from evalsweep.engine.models.backends import Loaded, kind_of
+from evalsweep.engine.models.backends import kind_of
+from evalsweep.engine.models.contract import Loaded
 from evalsweep.engine.models.requests import CAPPED, ENDED, STOPPED, Answers, sample_numbers, stops
 from evalsweep.engine.models.text import Detokenizer
 from evalsweep.engine.models.tokenized import Tokenized
 from evalsweep.errors import BadInput, first_line
-from evalsweep.provenance import files_hash, text_hash, value_hash
+from evalsweep.provenance import folder_hash, text_hash, value_hash
 from evalsweep.record import Alarm
 
 SEEDS = "SHA-256 of seed|prompt, first 64 bits modulo 2**31, plus the number of the sample"
@@ -45,7 +46,7 @@ class Vllm(Tokenized):
         self.can = replace(kind_of(model).can, deterministic=True if is_invariant() else None)
 
     def begin(self, job: JobConfig) -> dict[str, Any]:
-        """Get ready for a job; see `backends.Backend`. Errors: BadInput for a temperature that vLLM would change."""
+        """Get ready for a job; see `contract.Backend`. Errors: BadInput for a temperature that vLLM would change."""
         if 0 < job.temperature < COLDEST:
             raise BadInput(
                 f"temperature={job.temperature:g} model=vllm", f"vLLM would raise it to {COLDEST}", "temperature=0.01"
@@ -65,13 +66,14 @@ class Vllm(Tokenized):
 
     def alarms(self, job: JobConfig) -> list[Alarm]:
         """Report that answers may depend on their company, where vLLM does not promise that they do not."""
+        found = self.template.alarms(job.task.name) if self.template else []
         if self.can.deterministic:
-            return []
+            return found
         line = (
             f"vLLM's answers of {job.task.name} may depend on what is computed beside them: {INVARIANT}=1 prevents "
             "that, on a GPU of compute capability 8.0 or more"
         )
-        return [Alarm("batch_dependent", line)]
+        return [*found, Alarm("batch_dependent", line)]
 
     def generate_until(self, requests: list[Instance], disable_tqdm: bool = False) -> list[str]:
         answers = [""] * len(requests)
@@ -95,6 +97,8 @@ class Vllm(Tokenized):
         """Answer groups of requests, a prompt each; give those that were stopped where stop strings do not count."""
         if not groups:
             return []
+        if self.template:
+            self.template.compare(str(requests[groups[0][0]].args[0]), self.encode)
         prompts, settings = [], []
         for group in groups:
             asked = requests[group[0]].args[1]
@@ -153,12 +157,7 @@ class Vllm(Tokenized):
             ended = STOPPED
         elif ended == ENDED and tokens:
             tokens.pop()  # the end token
-        if set(self.answers.tags) & set(self.tokenizer.all_special_tokens):
-            text = self.text.marked(prompt, tokens)
-            for mark in set(self.tokenizer.all_special_tokens) - set(self.answers.tags):
-                text = text.replace(mark, "")
-            return text, ended
-        return self.text.plain(prompt, tokens), ended
+        return self.text.plain(prompt, tokens, self.answers.tags), ended
 
     def _loglikelihood_tokens(
         self, requests: list[Any], disable_tqdm: bool = False, **_: Any
@@ -215,9 +214,9 @@ def load(job: JobConfig) -> Loaded:
     identity = {
         "model": model.pretrained,
         "model_revision": None if path.is_dir() else model.revision,
-        "model_hash": _hash(path) if path.is_dir() else None,
+        "model_hash": folder_hash(path) if path.is_dir() else None,
         "adapter": model.adapter,
-        "adapter_hash": _hash(adapter) if adapter and adapter.is_dir() else None,
+        "adapter_hash": folder_hash(adapter) if adapter and adapter.is_dir() else None,
         "model_args": settings,
         "vllm": vllm.__version__,
         "batch_invariant": is_invariant(),
@@ -252,7 +251,3 @@ def _settings(model: ModelConfig, source: str, on_gpu: bool) -> dict[str, Any]:
         rank = json.loads((Path(model.adapter).expanduser() / "adapter_config.json").read_text()).get("r", 16)
         settings |= {"enable_lora": True, "max_lora_rank": max(16, int(rank))}
     return {k: v for k, v in settings.items() if v is not None} | model.args
-
-
-def _hash(folder: Path) -> str:
-    return files_hash(p for p in folder.iterdir() if p.is_file())

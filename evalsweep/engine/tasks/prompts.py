@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from evalsweep.engine.models.backends import Backend
+from evalsweep.engine.models.contract import Backend
 from evalsweep.engine.tasks.shots import Shots
 from evalsweep.errors import BadInput
 from evalsweep.record import Shot
