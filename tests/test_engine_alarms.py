@@ -232,3 +232,18 @@ def test_a_servers_prompts_are_counted_with_its_tokenizer(model_folder):
         assert found(*own, "model.max_length=60", "task.max_gen_toks=2").metrics["alarms/truncated"] == 4
         with pytest.raises(BadInput, match="too long"):
             found(*own, "model.max_length=60", "on_truncation=error")
+
+
+def test_several_samples_at_temperature_zero_are_one_and_that_is_said():
+    found = evaluate(job_of("task.limit=1", "task.samples=3"), lambda *_: None)
+    assert [len(s.responses) for s in found.samples] == [1]
+    (alarm,) = [a for a in found.alarms if a.kind == "greedy_sample"]
+    assert "at temperature 0 a document of sample has one answer" in alarm.message
+    assert "task.samples=3 is for other temperatures" in alarm.message
+
+
+def test_a_setting_that_cannot_act_is_an_alarm():
+    found = evaluate(job_of("task.limit=1", "decoding.top_p=0.9"), lambda *_: None)
+    assert [a.message for a in found.alarms if a.kind == "idle_setting"] == [
+        "decoding.top_p=0.9 has no effect at temperature 0"
+    ]

@@ -12,6 +12,7 @@ import pytest
 from conftest import job_of
 from endpoint import Reply, completed, endpoint, said
 
+from evalsweep import preflight
 from evalsweep.engine.evaluate import evaluate
 from evalsweep.errors import BadInput
 
@@ -215,3 +216,28 @@ def test_the_key_of_the_environment_is_sent_and_not_recorded(monkeypatch):
         found = evaluate(chat(url, "task.limit=1"), QUIET)
     assert seen[0].headers["Authorization"] == "Bearer sk-topsecrettopsecret"
     assert "topsecret" not in str(found)
+
+
+@pytest.mark.parametrize("drops", [True, False])
+def test_a_server_that_drops_system_prompts_is_found_before_the_first_job(drops):
+    def answer(asked):
+        told = [m["content"] for m in asked.body["messages"] if not (drops and m["role"] == "system")]
+        reply = said("1")
+        reply.body["usage"]["prompt_tokens"] = sum(len(text.split()) for text in told)
+        return reply
+
+    with endpoint(answer) as (url, _):
+        if not drops:
+            preflight.check([chat(url, "prompt=helpful_assistant")])
+            return
+        with pytest.raises(BadInput, match=r"so that it drops system prompts.*prompt.placement=user"):
+            preflight.check([chat(url, "prompt=helpful_assistant")])
+        preflight.check([chat(url, "prompt=helpful_assistant", "prompt.placement=user")])
+
+
+def test_a_server_whose_template_refuses_a_system_prompt_is_told_in_its_own_words_before_the_first_job():
+    with (
+        endpoint(lambda _: Reply({"error": {"message": "System role not supported"}}, 400)) as (url, _),
+        pytest.raises(BadInput, match="the server answers 400: System role not supported"),
+    ):
+        preflight.check([chat(url, "prompt=helpful_assistant")])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from dataclasses import replace
 
@@ -255,3 +256,35 @@ def test_texts_of_an_earlier_report_are_taken_away(tmp_path):
     assert report.run([str(tmp_path)]) == 0
     assert run.exists()
     assert not (tmp_path / store.TEXTS).exists()
+
+
+def test_the_messages_of_a_chat_are_shown_by_their_roles():
+    from evalsweep.report.documents import _conversation
+
+    messages = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "2+3?\nAnswer:"}]
+    assert _conversation(json.dumps(messages)) == "[system]\nBe brief.\n\n[user]\n2+3?\nAnswer:"
+    for text in ('[{"role" is no JSON', '[{"role": 1}]', "What is 2+3?"):
+        assert _conversation(text) == text
+
+
+def test_thinking_is_shown_folded_and_what_was_read_stands_out(chromium, tmp_path):
+    answer = "😀 The answer is <b>29</b>, not 7"
+    start = answer.index("29")
+
+    def thought(number, score):
+        reading = {"value": "29", "text": "29", "start": start, "end": start + 2, "doubt": "two numbers"}
+        return replace(question(number, score), responses=[answer], thinking=["is it </b> 7?"], readings=[reading])
+
+    make_run(tmp_path, [1.0, 0.0], "seed=0", sample=thought)
+    assert report.run([str(tmp_path)]) == 0
+    page = chromium.new_page()
+    page.goto((tmp_path / store.PAGE).as_uri())
+    page.locator("button.open").first.click()
+    detail = page.locator("tr.detail").first
+    assert detail.locator("mark").all_inner_texts() == ["29"], "places are counted in letters, an emoji is one"
+    assert answer in detail.inner_text()
+    assert "read as 29; doubtful: two numbers" in detail.inner_text()
+    assert not detail.locator("details.thinking pre").is_visible()
+    detail.locator("details.thinking summary").click()
+    assert detail.locator("details.thinking pre").inner_text() == "is it </b> 7?"
+    page.close()

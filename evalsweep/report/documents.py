@@ -173,7 +173,7 @@ def _texts(row: list[Sample | None]) -> dict[str, Any]:
     prompts: dict[str, list[int]] = {}
     for i, sample in enumerate(row):
         if sample is not None:
-            prompts.setdefault(sample.prompt, []).append(i)
+            prompts.setdefault(_conversation(sample.prompt), []).append(i)
     return {
         "prompts": list(prompts.items()),
         "target": next(s.target for s in row if s is not None),
@@ -198,16 +198,27 @@ def _question(sample: Sample, length: int) -> str:
     Where a template has put marks within the shots, only the end of the prompt is sure to be the question.
     """
     last = sample.shots[-1].text if sample.shots else ""
-    at = sample.prompt.rfind(last) if last else -1
+    prompt = _conversation(sample.prompt)
+    at = prompt.rfind(last) if last else -1
     if at >= 0:
-        rest = sample.prompt[at + len(last) :]
+        rest = prompt[at + len(last) :]
     elif last:
         first, final = last.strip().partition("\n")[0], last.split()[-1]  # the shot's question, the end of its answer
-        rest = sample.prompt.rpartition(first)[2]
+        rest = prompt.rpartition(first)[2]
         return _clip(rest.partition(final)[2] or rest, length, of_end=1.0)
     else:
-        rest = sample.prompt.rpartition("\n\n")[2]
-    return _clip(rest.strip() or sample.prompt, length, of_end=0.5)
+        rest = prompt.rpartition("\n\n")[2]
+    return _clip(rest.strip() or prompt, length, of_end=0.5)
+
+
+def _conversation(prompt: str) -> str:
+    """Give a prompt as it is read: messages, which a chat endpoint gets as JSON, with a line for each role."""
+    if not prompt.startswith('[{"role"'):
+        return prompt
+    try:
+        return "\n\n".join(f"[{message['role']}]\n{message['content']}" for message in json.loads(prompt))
+    except (ValueError, TypeError, KeyError):
+        return prompt
 
 
 def _short(sample: Sample) -> str:

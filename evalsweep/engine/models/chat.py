@@ -11,7 +11,7 @@ from lm_eval.api.model import LM
 
 from evalsweep.config import JobConfig
 from evalsweep.engine.models.backends import kind_of
-from evalsweep.engine.models.client import reach
+from evalsweep.engine.models.client import Client, reach
 from evalsweep.engine.models.contract import Loaded
 from evalsweep.engine.models.served import Choice, Served, ended_by, identity_of
 from evalsweep.engine.models.template import into_user
@@ -83,8 +83,32 @@ class Chat(Served, LM):
 
 
 def look(job: JobConfig) -> None:
-    """Find whether the server answers. Errors: BadInput."""
+    """Find whether the server answers, and whether a system prompt reaches the model.
+
+    A system prompt that makes no prompt longer is dropped: two are sent, of which one is longer. A server that tells no
+    usage is believed. Errors: BadInput.
+    """
     reach(job.model)
+    if not job.prompt.system or job.prompt.placement == "user":
+        return
+    counts = [
+        _prompt_tokens(job, job.prompt.system + more) for more in ("", " and so on, and so forth, until the end" * 4)
+    ]
+    if None not in counts and counts[0] == counts[1]:
+        raise BadInput(
+            f"prompt.system={job.prompt.system[:60]!r}",
+            f"the server counts {counts[0]} tokens of a prompt with it and with a longer one, so that it drops system "
+            "prompts; put it into the user's turn, or go without it (prompt=none)",
+            "prompt.placement=user",
+        )
+
+
+def _prompt_tokens(job: JobConfig, system: str) -> int | None:
+    messages = [{"role": "system", "content": system}, {"role": "user", "content": "Hello"}]
+    body = {"model": job.model.pretrained, "messages": messages, "max_tokens": 1, "temperature": 0.0}
+    usage = Client(job.model).post({**body, **job.model.extra_body}).get("usage")
+    count = usage.get("prompt_tokens") if isinstance(usage, dict) else None
+    return count if isinstance(count, int) else None
 
 
 def load(job: JobConfig) -> Loaded:
