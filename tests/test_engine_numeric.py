@@ -141,9 +141,17 @@ def test_a_written_answer_is_read_right_and_doubted_where_it_is_ambiguous(answer
     assert (reading.doubt is not None) == (answer.get("flag") == "ambiguous")
 
 
-@pytest.mark.xfail(strict=True, reason="a marker that follows its number is not known")
-def test_a_number_before_its_marker_is_read():
-    assert number_of("Hence 29 is the final answer, since 4*7 = 28, plus 1.") == 29
+@pytest.mark.parametrize(
+    ("text", "right"),
+    [
+        ("Hence 29 is the final answer, since 4*7 = 28, plus 1.", 29),
+        ("So 29 eggs is the answer. I used 4 times 7.", 29),
+        ("7 is the answer to the first part. The answer is 29.", 29),
+        ("$1,250 is my final answer (5 * 250).", 1250),
+    ],
+)
+def test_a_number_before_its_marker_is_read(text, right):
+    assert number_of(text) == right
 
 
 @pytest.mark.parametrize(

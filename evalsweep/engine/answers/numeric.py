@@ -125,13 +125,22 @@ class _Scene:
 
     def marked(self) -> _Choice | None:
         """Return what the last marker announces that a number follows."""
-        markers = list(phrases.MARKER.finditer(self.text, 0, self.end))
+        found = [*phrases.MARKER.finditer(self.text, 0, self.end)]
+        found += phrases.IS_THE_ANSWER.finditer(self.text, 0, self.end)
         limit = self.end
-        for marker in reversed(markers):
-            if (choice := self._announced(marker, limit)) is not None:
+        for match in sorted(found, key=lambda m: (m.end(), -m.start()), reverse=True):
+            stated = match.re is phrases.IS_THE_ANSWER
+            choice = self._stated(match) if stated else self._announced(match, limit)
+            if choice is not None:
                 return choice
-            limit = marker.start()
+            limit = limit if stated else match.start()
         return None
+
+    def _stated(self, statement: re.Match[str]) -> _Choice | None:
+        """Return the number that a statement of the answer follows: "29 eggs is the final answer"."""
+        at = statement.start()
+        usable = self._plain_digits([n for n in self.within(max(0, at - 40), at + 1) if n.end == at])
+        return _Choice(usable[-1]) if usable else None
 
     def unmarked(self, start: int, end: int) -> _Choice | None:
         """Return the number of the last sentence that has one, leaving out a check of the result."""

@@ -80,6 +80,11 @@ MARKER = re.compile(
     rf"[\"')*]{{0,3}}{_ENGLISH_TO}(?:(?P<is>{COPULAS}){_CORRECT}|\s?(?P<colon>[:=]|[-–—](?=\s)))?",
     re.IGNORECASE,
 )
+# What follows a number that is the answer, with its unit
+IS_THE_ANSWER = re.compile(
+    r"(?:\s[a-z]{1,12}){0,2}\s(?:is|are)\s(?:the|my|our)\s(?:final\s|correct\s|right\s)?(?:answer|result)\b(?!\sto\b)",
+    re.IGNORECASE,
+)
 CHECKS_THE_ANSWER = re.compile(
     r"\b(?:check|verif|confirm|test|validat)\w*\s(?:that\s|if\s)?(?:\w+\s)?\Z", re.IGNORECASE
 )

@@ -86,6 +86,9 @@ class Transformers(HFLM):
             self.template.check_system(job.prompt.system, model.pretrained or model.name)
         return self.template.identity()
 
+    def close(self) -> None:
+        """Do nothing: the memory of the weights goes with the object."""
+
     def encode(self, text: str) -> list[int]:
         """Give the token ids that a prompt is sent as."""
         return list(self.tok_encode(text))

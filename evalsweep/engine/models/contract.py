@@ -64,6 +64,9 @@ class Backend(Protocol):
     def begin(self, job: JobConfig) -> dict[str, Any]:
         """Get ready for a job, and give the part of the identity that belongs to it. Errors: BadInput."""
 
+    def close(self) -> None:
+        """Give back the memory that the model holds; called before another model is loaded into this process."""
+
     def generate_until(self, requests: list[Any], disable_tqdm: bool = False) -> list[str]: ...
 
     def loglikelihood(self, requests: list[Any], disable_tqdm: bool = False) -> list[tuple[float, bool]]: ...

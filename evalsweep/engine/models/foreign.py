@@ -115,6 +115,9 @@ class Foreign(LM):
     def begin_token(self) -> tuple[int | None, bool]:
         return None, False
 
+    def close(self) -> None:
+        """Do nothing: no model is held here."""
+
     def numbers(self) -> dict[str, float | None]:
         """Report that nobody counts the tokens."""
         return {"tokens": None}

@@ -27,8 +27,14 @@ def load(job: JobConfig) -> Loaded:
     shared = {k: v for k, v in asdict(job.model).items() if k not in kind.of_the_job}
     key = json.dumps(shared, sort_keys=True)
     if key not in _resident:
-        _resident.clear()
-        gc.collect()  # a model's parts refer to each other, and the next one needs the room
+        drop()
         _resident[key] = module.load(job)
     loaded = _resident[key]
     return replace(loaded, identity={**loaded.identity, **loaded.lm.begin(job)})
+
+
+def drop() -> None:
+    """Give back the memory of the model that is kept: the next one needs the room."""
+    while _resident:
+        _resident.popitem()[1].lm.close()
+    gc.collect()  # a model's parts refer to each other

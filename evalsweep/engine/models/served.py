@@ -68,6 +68,10 @@ class Served(abc.ABC):
         """Tell whether the prompt, as it is sent, ends within the thinking part."""
         return False
 
+    def close(self) -> None:
+        """Forget what was counted: no model is held here."""
+        self.client.usage.clear()
+
     def numbers(self) -> dict[str, float | None]:
         """Report the tokens that the server says it has written."""
         found = self.client.usage.get("completion_tokens")

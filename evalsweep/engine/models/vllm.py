@@ -56,6 +56,10 @@ class Vllm(Tokenized):
         self.generated = 0
         return self.begin_template(job)
 
+    def close(self) -> None:
+        """Shut the engine down, which would else keep its weights and its cache of 4 GiB and more."""
+        self.llm.llm_engine.engine_core.shutdown()
+
     def numbers(self) -> dict[str, float | None]:
         """Report the tokens that were generated."""
         return {"tokens": float(self.generated)}
