@@ -160,3 +160,32 @@ def test_bitsandbytes_quantises_and_the_record_says_so(tiny):
     assert quantised.provenance["quantization"]["quant_method"] == "bitsandbytes"
     assert quantised.provenance["quantization"]["load_in_4bit"] is True
     assert quantised.metrics["generation/tokens"] > 0
+
+
+def test_a_checkpoint_of_compressed_tensors_is_loaded_with_its_own_settings(tiny, tmp_path):
+    from compressed_tensors.compressors import ModelCompressor
+    from compressed_tensors.quantization import QuantizationConfig, apply_quantization_config
+
+    weights = {"num_bits": 8, "type": "int", "strategy": "channel"}
+    config = QuantizationConfig(
+        config_groups={"group_0": {"targets": ["Linear"], "weights": weights}},
+        ignore=["lm_head"],
+        quantization_status="compressed",
+    )
+    model = AutoModelForCausalLM.from_pretrained(tiny)
+    apply_quantization_config(model, config)
+    for module in model.modules():
+        if hasattr(module, "weight_scale"):
+            module.weight_scale.data = module.weight.abs().amax(1, keepdim=True).to(module.weight_scale.dtype) / 127
+    compressor = ModelCompressor.from_pretrained_model(model)
+    compressor.compress_model(model)
+    folder = tmp_path / "compressed"
+    model.save_pretrained(folder)
+    compressor.update_config(folder)
+    AutoTokenizer.from_pretrained(tiny).save_pretrained(folder)
+    quantised = found(folder, "task=sample_choice")
+    assert quantised.provenance["quantization"]["quant_method"] == "compressed-tensors"
+    whole = found(tiny, "task=sample_choice")
+    for a, b in zip(quantised.samples, whole.samples, strict=True):
+        assert a.responses == pytest.approx(b.responses, rel=0.2), "8 bits of a random model"
+        assert a.responses != b.responses

@@ -41,6 +41,9 @@ class _Whole:
         self.report = report
 
     def from_pretrained(self, *args: Any, **kwargs: Any) -> Any:
+        if kwargs.get("quantization_config") is None:
+            # not the same as leaving it out: None takes the checkpoint's own settings away
+            kwargs.pop("quantization_config", None)
         model, loading = self.auto.from_pretrained(*args, output_loading_info=True, **kwargs)
         missing = sorted(loading["missing_keys"])
         if missing:
