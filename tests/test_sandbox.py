@@ -23,6 +23,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from evalsweep.sandbox.enter import KEYCTL
@@ -85,11 +86,7 @@ def told(box: str, code: str, limits: Limits = HASTE) -> str:
 
 
 def descendants(pid: int) -> set[int]:
-    found: set[int] = set()
-    for children in Path(f"/proc/{pid}/task").glob("*/children"):
-        for child in children.read_text().split():
-            found |= {int(child), *descendants(int(child))}
-    return found
+    return {child.pid for child in psutil.Process(pid).children(recursive=True)}
 
 
 def running(marker: str) -> list[str]:
