@@ -11,10 +11,10 @@ PORT ?= 5000
 sweep: $(READY)
 	$(BIN)/python -m evalsweep -m seed=0,42,123 temperature=0,0.2
 
-# The first run installs a browser and bubblewrap too: tests/prepare.sh.
+# The first run installs a browser and bubblewrap too: tests/prepare.sh. Two processes, a file of tests in one of them.
 test: $(READY)
 	tests/prepare.sh $(BIN)/python
-	$(BIN)/python -m pytest
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile
 
 # vLLM wants another transformers, and so an environment of its own: 2 GB, and 5 minutes on two cores.
 test-vllm: $(READY_VLLM)

@@ -1025,7 +1025,9 @@ def test_an_error_of_the_caller_leaves_no_process(box: str) -> None:
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
 def test_an_interrupted_process_leaves_no_process(box: str, number: signal.Signals, tmp_path: Path) -> None:
     code = f"""
+        import signal
         from evalsweep.sandbox.run import Program, run
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it
         loop = "import os, ctypes\\nctypes.CDLL(None).setsid()\\nos.fork()\\nwhile True: pass"
         run([Program(loop, "f", "def check(c): pass", "")] * 4, {box!r}, workers=2)
     """
