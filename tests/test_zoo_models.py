@@ -22,28 +22,9 @@ from evalsweep.errors import BadInput
 # Kernels that are not installed, and code of transformers and of lm_eval that is on its way out.
 pytestmark = pytest.mark.filterwarnings("ignore")
 
-# Each family at least once, each tokenizer with two families or more.
-PAIRS = [
-    ("llama", "sentencepiece_v1"),
-    ("llama", "smollm2"),
-    ("mistral", "sentencepiece_v3"),
-    ("mistral", "no_pad"),
-    ("gemma2", "sentencepiece_v1"),
-    ("gemma3", "sentencepiece_v3"),
-    ("qwen2", "deepseek"),
-    ("qwen3", "smollm2"),
-    ("phi3", "sentencepiece_v1"),
-    ("gpt2", "no_end"),
-    ("gpt_neox", "deepseek"),
-    ("mixtral", "sentencepiece_v3"),
-    ("mamba2", "smollm2"),
-    ("falcon", "no_begin_no_end"),
-    ("bloom", "no_end"),
-    ("llama", "no_begin_no_end"),
-    ("falcon", "no_pad"),
-]
-ELSEWHERE = {"marks"}  # a tokenizer of the tests of templates
 REFUSED = "mamba"
+WORDS = [name for name in TOKENIZERS if name != "marks"]  # that one is for the tests of templates
+PAIRS = [(family, words) for family in MODELS if family != REFUSED for words in WORDS]
 PROMPTS = [
     "Question: What is 2 + 2?\nAnswer:",
     "def add(a, b):\n    ",
@@ -124,25 +105,20 @@ def texts(evaluation: Evaluation) -> dict[str, str]:
     return {sample.prompt: sample.responses[0] for sample in evaluation.samples}
 
 
-def test_the_zoo_shows_every_family_once_and_every_tokenizer_with_several_families():
-    assert {family for family, _ in PAIRS} | {REFUSED} == set(MODELS)
-    for tokenizer in set(TOKENIZERS) - ELSEWHERE:
-        assert len({family for family, words in PAIRS if words == tokenizer}) >= 2, tokenizer
-
-
 def test_greedy_texts_are_transformers_own_whatever_the_batch(specimen, task):
     own = {prompt: specimen.greedy(prompt) for prompt in PROMPTS}
     assert len(set(own.values())) == len(PROMPTS), "the texts vary"
     assert texts(answered(specimen, task, "model.batch_size=1")) == own
-    assert texts(answered(specimen, task, "model.batch_size=4")) == own
-    if specimen.words != "no_begin_no_end" and specimen.words != "no_end":
-        assert answered(specimen, task).decoding["sent"][0]["end_tokens"] == [specimen.tokenizer.eos_token_id]
+    several = answered(specimen, task, "model.batch_size=4")
+    assert texts(several) == own
+    if specimen.tokenizer.eos_token_id is not None:
+        assert several.decoding["sent"][0]["end_tokens"] == [specimen.tokenizer.eos_token_id]
 
 
 def test_log_likelihoods_are_those_of_lm_evals_own_model(specimen):
     ours = resident.load(specimen.job("model.batch_size=3")).lm
     scored = [value for value, _ in ours.loglikelihood(instances("loglikelihood", CONTEXTS))]
-    if specimen.words == "no_begin_no_end":
+    if specimen.tokenizer.bos_token_id is None and specimen.tokenizer.eos_token_id is None:  # Qwen2's adds one itself
         # lm_eval's own model fails with a TypeError there; the plain sum of the tokens' log-probabilities stands in
         assert scored == pytest.approx([by_hand(specimen, *pair) for pair in CONTEXTS], abs=1e-4)
         with pytest.raises(BadInput, match="has neither a begin nor an end token"):
