@@ -100,23 +100,25 @@ def test_a_task_of_log_likelihoods_is_refused_in_one_line():
     assert seen == []
 
 
-def test_the_length_of_a_prompt_that_nobody_counts_is_null_and_said():
-    with endpoint(lambda _: said("1")) as (url, _):
-        found = evaluate(chat(url), QUIET)
+@pytest.mark.parametrize("form", ["chat", "server"])
+def test_the_length_of_a_prompt_that_nobody_counts_is_null_and_said(form):
+    make, says = (chat, said) if form == "chat" else (server, completed)
+    with endpoint(lambda _: says("1")) as (url, _):
+        found = evaluate(make(url), QUIET)
     assert found.metrics["alarms/truncated"] is None
     assert found.provenance["max_length"] is None
     assert any(a.message.startswith("prompt length unknown, not checked") for a in found.alarms)
 
 
-def test_right_code_in_a_fence_passes_on_both_forms_of_humaneval():
+@pytest.mark.parametrize("form", ["chat", "server"])
+@pytest.mark.parametrize("task", ["humaneval", "humaneval_instruct"])
+def test_right_code_in_a_fence_passes_on_both_forms_of_humaneval(task, form):
     answer = f"Here it is:\n\n```python\nimport math\n\n{CLOSE}```\n\nIt sorts them first.\n\ndef other(): pass"
-    for task in ("humaneval", "humaneval_instruct"):
-        own = (f"task={task}", "task.limit=1")
-        with endpoint(lambda _: said(answer)) as (url, seen):
-            assert evaluate(chat(url, *own), QUIET).metrics[f"{task}/pass@1"] == 1.0
-        assert "stop" not in seen[0].body, "a chat answer ends by itself; stop strings would cut its code"
-        with endpoint(lambda _: completed(answer)) as (url, _):
-            assert evaluate(server(url, *own), QUIET).metrics[f"{task}/pass@1"] == 1.0
+    make, says = (chat, said) if form == "chat" else (server, completed)
+    with endpoint(lambda _: says(answer)) as (url, seen):
+        assert evaluate(make(url, f"task={task}", "task.limit=1"), QUIET).metrics[f"{task}/pass@1"] == 1.0
+    # a chat answer ends by itself; stop strings would cut its code
+    assert ("stop" in seen[0].body) == (form == "server")
 
 
 def test_a_server_that_stops_within_a_fence_is_asked_again_without_stop_strings():
