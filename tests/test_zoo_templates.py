@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from conftest import composed, job_of
-from zoo import TEMPLATES, Zoo
+from zoo import TEMPLATES, TOKENIZERS, Zoo
 
 from evalsweep import preflight
 from evalsweep.engine.evaluate import Evaluation, evaluate
@@ -55,6 +55,8 @@ MAKES = {
     "no_generation_prompt": Make(TAKEN, alarms=frozenset({"template_no_prompt"}), assistant="<|im_end|>\n"),
     "llama2": Make(TAKEN, assistant=" [/INST]"),
 }
+# Templates that join the begin or end token with text, and tokenizers that lack one of them.
+JOINS, LACKS = {"deepseek_r1", "llama2"}, {"no_end", "no_begin_no_end"}
 ABOUT_TEMPLATES = {"template_prompt", "template_text", "template_no_prompt", "template_date", "template_tokens"}
 
 
@@ -63,8 +65,8 @@ def name(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
-def template_of(zoo: Zoo, name: str, placement: str = "system", **arguments: Any) -> Template:
-    tokenizer = zoo.tokenizer("marks")
+def template_of(zoo: Zoo, name: str, placement: str = "system", words: str = "marks", **arguments: Any) -> Template:
+    tokenizer = zoo.tokenizer(words)
     tokenizer.chat_template = (TEMPLATES / f"{name}.jinja").read_text()
     return Template(tokenizer, arguments, placement)
 
@@ -82,18 +84,25 @@ def test_every_template_of_the_folder_is_looked_at():
     assert {path.stem for path in TEMPLATES.iterdir()} == set(MAKES)
 
 
-def test_what_becomes_of_a_system_prompt_is_found(zoo, name):
-    assert template_of(zoo, name).treatment() == MAKES[name].treatment
+@pytest.mark.parametrize("words", TOKENIZERS)
+def test_what_becomes_of_a_system_prompt_is_found(zoo, name, words):
+    unusable = (name, words) == ("llama2", "no_begin_no_end")  # each of its turns begins with the begin token
+    assert template_of(zoo, name, words=words).treatment() == ("unusable" if unusable else MAKES[name].treatment)
 
 
-def test_a_system_prompt_is_sent_once_in_its_own_place_or_refused(zoo, name):
+@pytest.mark.parametrize("words", TOKENIZERS)
+def test_a_system_prompt_is_sent_once_in_its_own_place_or_refused(zoo, name, words):
     make = MAKES[name]
     if make.treatment != TAKEN:
         with pytest.raises(BadInput, match=rf"{make.refusal}.*prompt.placement=user") as refused:
-            answered(zoo, name, *WITH_SYSTEM)
+            answered(zoo, name, *WITH_SYSTEM, words=words)
         assert "\n" not in str(refused.value)
         return
-    evaluation = answered(zoo, name, *WITH_SYSTEM)
+    if name in JOINS and words in LACKS:
+        with pytest.raises(BadInput, match=r"uses what the tokenizer does not have \('(bos|eos)_token' is undefined\)"):
+            answered(zoo, name, *WITH_SYSTEM, words=words)
+        return
+    evaluation = answered(zoo, name, *WITH_SYSTEM, words=words)
     assert evaluation.provenance["system_prompt_is"] == TAKEN
     for sample in evaluation.samples:
         assert sample.prompt.count(SYSTEM) == 1
@@ -129,6 +138,10 @@ def test_words_that_an_answer_begins_with_end_the_prompt(zoo, name):
     for sample in evaluation.samples:
         assert sample.prompt.endswith("The answer is")
     assert all("unfinished_thinking" not in sample.flags for sample in evaluation.samples)
+
+
+def test_a_template_that_cannot_be_rendered_is_of_no_account_where_none_is_applied(zoo):
+    assert answered(zoo, "llama2", words="no_begin_no_end").provenance["system_prompt_is"] == "unusable"
 
 
 def test_the_text_of_an_inserted_system_prompt_is_told(zoo):

@@ -25,6 +25,9 @@ _FAULTS = {
     "merged": "moves a system prompt into the user's turn",
     "doubled": "writes a system prompt more than once",
 }
+_REFUSES = (jinja2.TemplateError, ValueError, TypeError, KeyError)  # what rendering raises
+# What begins and ends turns, also where it is no token of the tokenizer's own: <|im_start|>, <s>, [INST].
+_MARK = re.compile(r"<[^<>\n]{1,40}>|\[/?[A-Z_]{1,40}\]")
 
 
 class Template:
@@ -50,16 +53,22 @@ class Template:
         Errors: BadInput, with the template's own words, for a conversation that it refuses.
         """
         messages = into_user(history) if self.placement == "user" else list(history)
+        text = self._rendered(messages, add_generation_prompt)
+        if self.sent is None:
+            self.sent = messages, add_generation_prompt, text
+        return text
+
+    def _rendered(self, messages: list[dict[str, str]], add_generation_prompt: bool = True) -> str:
         try:
-            text = self._render(messages, add_generation_prompt)
-        except (jinja2.TemplateError, ValueError, TypeError, KeyError) as e:
+            return self._render(messages, add_generation_prompt)
+        except jinja2.UndefinedError as e:  # mostly a token that this tokenizer does not have
+            why = f"the chat template uses what the tokenizer does not have ({first_line(e)})"
+            raise BadInput("model.apply_chat_template=true", why) from e
+        except _REFUSES as e:
             roles = ", ".join(message["role"] for message in messages)
             raise BadInput(
                 "model.apply_chat_template=true", f"the chat template refuses the turns {roles} ({first_line(e)})"
             ) from e
-        if self.sent is None:
-            self.sent = messages, add_generation_prompt, text
-        return text
 
     def _render(self, messages: list[dict[str, str]], add_generation_prompt: bool = True) -> str:
         return str(
@@ -71,6 +80,12 @@ class Template:
                 **self.arguments,
             )
         )
+
+    def _renders(self, messages: list[dict[str, str]]) -> bool:
+        try:
+            return bool(self._render(messages))
+        except _REFUSES:
+            return False
 
     def compare(self, prompt: str, encode: Callable[[str], list[int]]) -> None:
         """Compare the first conversation, as it is sent, with the template's own tokens; `alarms` tells what differs.
@@ -96,12 +111,15 @@ class Template:
         return [Alarm("template_tokens", line)]
 
     def treatment(self) -> str:
-        """Find what becomes of a system prompt: it is `taken`, `refused`, `dropped`, `merged` or `doubled`."""
+        """Find what becomes of a system prompt: it is `taken`, `refused`, `dropped`, `merged` or `doubled`.
+
+        A template that fails without one too is `unusable`.
+        """
         user = [{"role": "user", "content": USER}]
         try:
             given = self._render([{"role": "system", "content": SYSTEM}, *user])
-        except (jinja2.TemplateError, ValueError, TypeError, KeyError):
-            return "refused"
+        except _REFUSES:
+            return "refused" if self._renders(user) else "unusable"
         times = given.count(SYSTEM)
         if times != 1 or given.count(USER) != 1:
             return "dropped" if times == 0 else "doubled"
@@ -112,11 +130,13 @@ class Template:
     def check_system(self, system: str | None, model: str) -> None:
         """Refuse a system prompt that would not reach the model as one.
 
-        Errors: BadInput, unless the job asks for the user's turn.
+        Errors: BadInput, unless the job asks for the user's turn; with the template's words where it is unusable.
         """
         if system is None or self.placement == "user":
             return
         treatment = self.treatment()
+        if treatment == "unusable":
+            self._rendered([{"role": "user", "content": USER}])  # raises
         if treatment != TAKEN:
             raise BadInput(
                 f"prompt.system={system[:60]!r}",
@@ -154,7 +174,7 @@ class Template:
             bare = self._render(user)
             found["template_generation_prompt"] = self._opens_turn(user, bare)
             given = self._render([{"role": "system", "content": SYSTEM}, *user])
-        except (jinja2.TemplateError, ValueError, TypeError, KeyError):
+        except _REFUSES:
             return found  # a template that takes no system message, or not this conversation
         before, system, after = given.partition(SYSTEM)
         added = self._words(before) if system else ""  # else it is dropped, and `before` is the whole conversation
@@ -185,7 +205,8 @@ class Template:
         """Give a template's text without its marks and the names of roles; empty where nothing is said."""
         for mark in (*self.tokenizer.all_special_tokens, *self.tokenizer.get_added_vocab()):
             text = text.replace(mark, " ")
-        names = ("system", "user", "inst", "sys", "im_start")
+        text = _MARK.sub(" ", text)
+        names = ("system", "user")
         said = [word for word in re.findall(r"[A-Za-z]{2,}", text) if word.lower() not in names]
         return " ".join(text.split()) if len(said) > 1 else ""
 
