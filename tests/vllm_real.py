@@ -81,6 +81,22 @@ def test_stop_strings_end_an_answer_and_the_limit_is_an_alarm(model_folder):
     assert all("\n" not in answer for answers in texts(found(vllm(model_folder, "task.limit=4"))) for answer in answers)
 
 
+def test_an_adapter_is_applied_as_with_transformers(greedy, model_folder, tmp_path):
+    import torch
+    from peft import LoraConfig, get_peft_model
+    from transformers import AutoModelForCausalLM
+
+    torch.manual_seed(7)
+    base = AutoModelForCausalLM.from_pretrained(model_folder, dtype=torch.float32)
+    adapted = get_peft_model(base, LoraConfig(r=4, target_modules=["q_proj", "v_proj"], init_lora_weights=False))
+    adapted.save_pretrained(tmp_path / "lora")
+    own = ("task.limit=6", "task.max_gen_toks=16", f"model.adapter={tmp_path / 'lora'}")
+    served = found(vllm(model_folder, *own))
+    assert texts(served) == texts(found(job_of("model=hf", f"model.pretrained={model_folder}", *own)))
+    assert texts(served) != texts(greedy)[:6]
+    assert served.provenance["adapter_hash"]
+
+
 def test_a_temperature_that_vllm_would_change_is_refused(model_folder):
     with pytest.raises(BadInput, match=r"vLLM would raise it to 0.01"):
         found(vllm(model_folder, "temperature=0.001", "task.limit=1"))
