@@ -125,13 +125,13 @@ def folded_letter(letter: str) -> str:
     first = letter[0]
     if unicodedata.category(first) == "Cf" or first == "\u20e3" or "\ufe00" <= first <= "\ufe0f":
         return ""  # directions, soft hyphens, the frames of keycaps
-    kind = unicodedata.decomposition(first).partition(" ")[0]
+    form = unicodedata.decomposition(first).partition(" ")[0]
     normal = unicodedata.normalize("NFKC", letter).translate(_SAME)
     if len(normal) > _LETTERS_AT_MOST:
         return letter
-    if unicodedata.digit(first, None) is not None and kind in ("<super>", "<sub>"):
-        return ("^" if kind == "<super>" else "_") + normal
-    if kind == "<fraction>":
+    if unicodedata.digit(first, None) is not None and form in ("<super>", "<sub>"):
+        return ("^" if form == "<super>" else "_") + normal
+    if form == "<fraction>":
         return " " + normal  # 2½ is "2 1/2"
     return "".join(str(unicodedata.decimal(c, c)) for c in normal)
 
