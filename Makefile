@@ -11,7 +11,7 @@ PORT ?= 5000
 sweep: $(READY)
 	$(BIN)/python -m evalsweep -m seed=0,42,123 temperature=0,0.2
 
-# The first run installs a browser and bubblewrap too: tests/prepare.sh. Two processes, a file of tests in one of them.
+# The first run installs a browser and bubblewrap too: tests/prepare.sh. Two files of tests run at a time.
 test: $(READY)
 	tests/prepare.sh $(BIN)/python
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile

@@ -99,8 +99,12 @@ def test_a_system_prompt_is_sent_once_in_its_own_place_or_refused(zoo, name, wor
         assert "\n" not in str(refused.value)
         return
     if name in JOINS and words in LACKS:
-        with pytest.raises(BadInput, match=r"uses what the tokenizer does not have \('(bos|eos)_token' is undefined\)"):
+        with pytest.raises(
+            BadInput, match=r"neither .* nor model.template_args gives \('(bos|eos)_token' is undefined\)"
+        ):
             answered(zoo, name, *WITH_SYSTEM, words=words)
+        given = "model.template_args={bos_token: '<s>', eos_token: '</s>'}"
+        assert kinds(answered(zoo, name, *WITH_SYSTEM, given, words=words)).isdisjoint({"template_prompt"})
         return
     evaluation = answered(zoo, name, *WITH_SYSTEM, words=words)
     assert evaluation.provenance["system_prompt_is"] == TAKEN

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -53,16 +54,16 @@ class Template:
         Errors: BadInput, with the template's own words, for a conversation that it refuses.
         """
         messages = into_user(history) if self.placement == "user" else list(history)
-        text = self._rendered(messages, add_generation_prompt)
+        text = self._render_or_refuse(messages, add_generation_prompt)
         if self.sent is None:
             self.sent = messages, add_generation_prompt, text
         return text
 
-    def _rendered(self, messages: list[dict[str, str]], add_generation_prompt: bool = True) -> str:
+    def _render_or_refuse(self, messages: list[dict[str, str]], add_generation_prompt: bool = True) -> str:
         try:
             return self._render(messages, add_generation_prompt)
-        except jinja2.UndefinedError as e:  # mostly a token that this tokenizer does not have
-            why = f"the chat template uses what the tokenizer does not have ({first_line(e)})"
+        except jinja2.UndefinedError as e:  # mostly a begin or end token that this tokenizer does not have
+            why = f"the chat template uses what neither the tokenizer nor model.template_args gives ({first_line(e)})"
             raise BadInput("model.apply_chat_template=true", why) from e
         except _REFUSES as e:
             roles = ", ".join(message["role"] for message in messages)
@@ -80,12 +81,6 @@ class Template:
                 **self.arguments,
             )
         )
-
-    def _renders(self, messages: list[dict[str, str]]) -> bool:
-        try:
-            return bool(self._render(messages))
-        except _REFUSES:
-            return False
 
     def compare(self, prompt: str, encode: Callable[[str], list[int]]) -> None:
         """Compare the first conversation, as it is sent, with the template's own tokens; `alarms` tells what differs.
@@ -119,7 +114,10 @@ class Template:
         try:
             given = self._render([{"role": "system", "content": SYSTEM}, *user])
         except _REFUSES:
-            return "refused" if self._renders(user) else "unusable"
+            with suppress(BadInput):
+                self._render_or_refuse(user)
+                return "refused"
+            return "unusable"
         times = given.count(SYSTEM)
         if times != 1 or given.count(USER) != 1:
             return "dropped" if times == 0 else "doubled"
@@ -136,7 +134,7 @@ class Template:
             return
         treatment = self.treatment()
         if treatment == "unusable":
-            self._rendered([{"role": "user", "content": USER}])  # raises
+            self._render_or_refuse([{"role": "user", "content": USER}])  # raises
         if treatment != TAKEN:
             raise BadInput(
                 f"prompt.system={system[:60]!r}",
