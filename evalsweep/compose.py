@@ -23,7 +23,7 @@ from omegaconf import DictConfig, OmegaConf
 from evalsweep import groups
 from evalsweep.config import JobConfig, PromptConfig, validate
 from evalsweep.engine.benchmarks import scorers
-from evalsweep.engine.models import backends
+from evalsweep.engine.models import backends, checks
 from evalsweep.errors import BadInput, first_line
 from evalsweep.identity import config_hash, directory_name, run_name, varying, without_seed
 from evalsweep.refusals import in_words, unknown_key
@@ -142,7 +142,7 @@ def _refuse_unknown(config: DictConfig, schema: Any = JobConfig, parent: str = "
 def check(job: JobConfig) -> None:
     """Refuse a configuration of which a part cannot be, or cannot act. Errors: BadInput."""
     validate(job)
-    backends.check(job)
+    checks.check(job)
     scorers.check(job)
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from evalsweep.compose import task_options
 from evalsweep.config import JobConfig
 from evalsweep.engine.benchmarks import scorers
-from evalsweep.engine.models import backends
+from evalsweep.engine.models import checks
 from evalsweep.errors import BadInput
 from evalsweep.sandbox import run as sandbox
 
@@ -27,7 +27,7 @@ def check(jobs: Sequence[JobConfig]) -> None:
             _need("fewshot.path", job.fewshot.path, "file", "fewshot.path=shots.jsonl")
         if job.prompt.file:
             _need("prompt.file", job.prompt.file, "file", "prompt.file=system.txt")
-    backends.look(jobs)
+    checks.look(jobs)
     code = [job for job in jobs if scorers.scorer_of(job) == scorers.CODE]
     for job in code:
         _need_packages(job)
