@@ -4,9 +4,10 @@ BIN := .venv/bin
 READY := .venv/.ready
 BIN_VLLM := .venv-vllm/bin
 READY_VLLM := .venv-vllm/.ready
+GPTQ := .venv-gptq
 PORT ?= 5000
 
-.PHONY: sweep test test-vllm check lint invariance coverage ui format clean
+.PHONY: sweep test test-vllm test-gptq check lint invariance coverage ui format clean
 
 sweep: $(READY)
 	$(BIN)/python -m evalsweep -m seed=0,42,123 temperature=0,0.2
@@ -19,6 +20,10 @@ test: $(READY)
 # vLLM wants another transformers, and so an environment of its own: 2 GB, and 5 minutes on two cores.
 test-vllm: $(READY_VLLM)
 	HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1 $(BIN_VLLM)/python -m pytest -W ignore::DeprecationWarning -W ignore::FutureWarning tests/vllm_real.py
+
+# gptqmodel is built from source, into a folder of its own beside the common environment.
+test-gptq: $(READY) $(GPTQ)/.ready
+	HF_HUB_OFFLINE=1 GPTQMODEL_CPU_WORKERS=4 PYTHONPATH=$(GPTQ) $(BIN)/python -m pytest tests/gptq_real.py
 
 check: lint test
 
@@ -63,5 +68,11 @@ $(READY_VLLM): requirements-vllm.lock pyproject.toml
 	$(BIN_VLLM)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	touch $(READY_VLLM)
 
+$(GPTQ)/.ready: $(READY)
+	BUILD_CUDA_EXT=0 $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --upgrade \
+	  --target $(GPTQ) gptqmodel==7.7.0 optimum==2.3.0 defuser==0.0.28 device-smi==0.5.7 logbar==0.4.15 pypcre==0.6.4 \
+	  random-word==1.0.13 threadpoolctl==3.8.0 tokenicer==0.0.14
+	touch $(GPTQ)/.ready
+
 clean:
-	rm -rf .venv .venv-vllm dist
+	rm -rf .venv .venv-vllm $(GPTQ) dist
