@@ -13,6 +13,7 @@ import hydra as hydra_package
 from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
 from hydra._internal.hydra import Hydra
 from hydra._internal.utils import create_config_search_path
+from hydra.conf import HydraConf
 from hydra.core.config_search_path import SearchPathQuery
 from hydra.core.config_store import ConfigStore
 from hydra.core.global_hydra import GlobalHydra
@@ -24,7 +25,7 @@ from evalsweep import groups
 from evalsweep.config import JobConfig, PromptConfig, validate
 from evalsweep.engine.benchmarks import scorers
 from evalsweep.engine.models import backends, checks
-from evalsweep.errors import BadInput, first_line
+from evalsweep.errors import BadInput, did_you_mean, first_line
 from evalsweep.identity import config_hash, directory_name, run_name, varying, without_seed
 from evalsweep.refusals import in_words, unknown_key
 
@@ -173,6 +174,8 @@ def _plan(hydra: Hydra, config_name: str, overrides: list[str], flag: bool) -> P
     directory = Path(master.hydra.sweep.dir if multirun else master.hydra.run.dir)
     points = _grid(hydra, master) if multirun else [master]
     configs = [job_config(point) for point in points or []]
+    if points is not None:
+        _check_samples_of(points)
     for config in configs:
         check(config)
     dicts = [asdict(config) for config in configs]
@@ -184,13 +187,27 @@ def _plan(hydra: Hydra, config_name: str, overrides: list[str], flag: bool) -> P
     return Plan(multirun, directory, jobs, first, (*overrides, pinned))
 
 
+def _check_samples_of(points: Sequence[DictConfig]) -> None:
+    """Refuse numbers of samples for tasks that the sweep does not have. Errors: BadInput."""
+    tasks = list(dict.fromkeys(str(point.task.name) for point in points))
+    for name, count in (item for point in points for item in point.task.samples_of.items()):
+        if name not in tasks:
+            raise BadInput(
+                f"task.samples_of={{{name}: {count}}}",
+                f"the sweep has no such task{did_you_mean(str(name), tasks)}; it has {', '.join(tasks)}",
+                f"task.samples_of={{{tasks[0]}: {count}}}",
+            )
+
+
 def _planned(values: dict[str, Any], config: JobConfig, keys: list[str]) -> PlannedJob:
     acting = backends.acting(config)
     return PlannedJob(run_name(values, keys), directory_name(acting), config_hash(acting), config)
 
 
 def _check_hydra(master: DictConfig) -> None:
-    """Refuse settings of Hydra that would take a job's record away from its sweep."""
+    """Refuse settings of Hydra that it does not have, or that would take a job's record away from its sweep."""
+    # hydra.env is Hydra's own, though its schema lacks it
+    _refuse_unknown(OmegaConf.masked_copy(master.hydra, [k for k in master.hydra if k != "env"]), HydraConf, "hydra.")
     sweep: Any = OmegaConf.to_container(master.hydra.sweep, resolve=False)
     if sweep["subdir"] != SUBDIR:
         raise BadInput("hydra.sweep.subdir", "is evalsweep's own: jobs are named from their values; leave it out")

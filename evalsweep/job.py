@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import logging
 import time
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,24 +17,28 @@ from evalsweep.identity import config_hash, without_seed
 from evalsweep.log import logged
 from evalsweep.record import FAILED, FINISHED, KILLED, Record
 from evalsweep.redact import redact, redact_tree
+from evalsweep.responses import Responses
 from evalsweep.terminal import complain, progress, say
 
 if TYPE_CHECKING:
     from evalsweep.engine.evaluate import Evaluation
-    from evalsweep.engine.watch import Arrived
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class Place:
-    """A job's place in its sweep: its name, number (from 1) of total, the sweep's uid and its parent run in MLflow."""
+    """A job's place in its sweep: its name, number (from 1) of total, the sweep's uid and its parent run in MLflow.
+
+    `responses` holds the answers of the whole sweep.
+    """
 
     name: str
     number: int
     total: int
     sweep: str
     parent: str | None
+    responses: Responses
 
 
 def run(job: JobConfig, run_dir: Path, place: Place) -> Record:
@@ -45,16 +49,15 @@ def run(job: JobConfig, run_dir: Path, place: Place) -> Record:
 
     Errors: BadInput where the run directory cannot be written.
     """
-    started = time.time()
+    started, before = time.time(), len(place.responses)
     found: Evaluation | None = None
     status, error, interrupt = FINISHED, None, None
-    arrived: list[Arrived] = []
     # progress first: it writes to the terminal, from which the log then takes everything else
     with progress(f"[{place.number}/{place.total}] {place.name}") as shown, logged(run_dir):
         try:
             from evalsweep.engine.evaluate import evaluate  # seconds of imports, late so that refusals are instant
 
-            found = evaluate(job, shown, arrived=arrived)
+            found = evaluate(job, shown, responses=place.responses)
         except Exception as e:
             log.exception("the job failed")
             status = FAILED
@@ -64,15 +67,12 @@ def run(job: JobConfig, run_dir: Path, place: Place) -> Record:
             status, error, interrupt = KILLED, f"stopped before it was done ({type(e).__name__})", e
         # asyncio complains, headers and all, of requests that were given up, once they are collected: now, into the log
         gc.collect()
+    if found is None and len(place.responses) > before:
+        error = f"{error}; {len(place.responses) - before} answers that came are kept"
     record = _record(job, place, found, status, error, started)
     try:
         if found is not None:
             store.write_samples(run_dir, found.samples)
-        elif arrived:
-            record = replace(
-                record, error=f"{record.error}; {len(arrived)} answers that came are in {store.UNFINISHED}"
-            )
-            store.write_unfinished(run_dir, arrived)
         store.write_record(run_dir, record)
     except OSError as e:
         raise BadInput(str(run_dir), f"the run cannot be written ({first_line(e)})") from e

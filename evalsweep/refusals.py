@@ -9,6 +9,7 @@ from dataclasses import fields, is_dataclass
 from typing import Any
 
 import yaml
+from hydra.conf import HydraConf
 from hydra.errors import HydraException, MissingConfigException
 from omegaconf.errors import OmegaConfBaseException, ValidationError
 
@@ -74,11 +75,12 @@ def _unknown_option(error: MissingConfigException, overrides: Sequence[str]) -> 
 
 
 def unknown_key(key: str, given: str | None = None) -> BadInput:
-    """Refuse a dotted key that the schema does not have; `given` is the whole override."""
+    """Refuse a dotted key that the schema, evalsweep's or Hydra's, does not have; `given` is the whole override."""
     given = given or key
-    node: Any = JobConfig
-    parent, name = "", key
-    for part in key.split("."):
+    own = key.startswith("hydra.")
+    node: Any = HydraConf if own else JobConfig
+    parent, name = "hydra." if own else "", key
+    for part in key.removeprefix(parent).split("."):
         known = {f.name: f for f in fields(node)}
         if part not in known:
             name = part
@@ -86,7 +88,10 @@ def unknown_key(key: str, given: str | None = None) -> BadInput:
         parent = f"{parent}{part}."
         factory = known[part].default_factory
         if not is_dataclass(factory):
-            return BadInput(given, f"{parent}{part} has no keys of its own", f"{parent}{part}=...")
+            free = factory is dict or "dict" in str(known[part].type).lower()
+            if free:
+                return BadInput(given, f"{parent[:-1]} takes new keys with a plus", f"+{key}={given.partition('=')[2]}")
+            return BadInput(given, f"{parent[:-1]} has no keys of its own", f"{parent[:-1]}=...")
         node = factory
     options = [f.name for f in fields(node)]
     if not parent:

@@ -1,9 +1,9 @@
 """The run directory: the only place that knows file names; writes are atomic, reads say what is broken.
 
     <sweep>/sweep.json              what was asked
+    <sweep>/responses/              answers as they arrive, a file a process (see `responses`)
     <sweep>/<job>/record.json       one run; written last, so its presence is the commit
     <sweep>/<job>/samples.jsonl.gz  a line a document
-    <sweep>/<job>/unfinished.jsonl.gz  the answers that came of a run that failed or was ended
     <sweep>/<job>/evalsweep.log     everything the libraries said
     <sweep>/results_summary.json, summary.json  the numbers: in a simple shape, and all of them
     <sweep>/report.html, report.md, *.png, *.svg
@@ -31,7 +31,7 @@ from evalsweep.record import Audit, Record, Sample, Scores
 from evalsweep.redact import redact
 
 SWEEP, RECORD, SAMPLES, LOG = "sweep.json", "record.json", "samples.jsonl.gz", "evalsweep.log"
-UNFINISHED = "unfinished.jsonl.gz"
+RESPONSES = "responses"
 RESULTS, SUMMARY = "results_summary.json", "summary.json"
 PAGE, MARKDOWN, TEXTS = "report.html", "report.md", "report_texts"
 PICTURES = tuple(f"{name}.{kind}" for name in ("scores", "temperature", "variance") for kind in ("png", "svg"))
@@ -115,14 +115,6 @@ def write_samples(run_dir: Path, samples: Iterable[Sample]) -> None:
     ):
         for sample in samples:
             f.write(_encoded(json.dumps(_finite(asdict(sample)), ensure_ascii=False)) + b"\n")
-
-
-def write_unfinished(run_dir: Path, arrived: Iterable[tuple[str, Any, Any]]) -> None:
-    """Keep the answers that came of a run that did not finish: a line each, with the request that it answers."""
-    with _replacing(run_dir / UNFINISHED) as path, gzip.open(path, "wb") as f:
-        for request, arguments, answer in arrived:
-            line = {"request": request, "arguments": arguments, "answer": answer}
-            f.write(_encoded(json.dumps(_finite(line), ensure_ascii=False, default=str)) + b"\n")
 
 
 def read_samples(run_dir: Path) -> Iterator[Sample]:

@@ -21,7 +21,7 @@ from hydra.core.hydra_config import HydraConfig
 from hydra.types import RunMode
 from omegaconf import DictConfig
 
-from evalsweep import compose, inputs, job, preflight, provenance, store, tracking
+from evalsweep import compose, inputs, job, preflight, provenance, responses, store, tracking
 from evalsweep.config import JobConfig
 from evalsweep.engine.models import backends
 from evalsweep.errors import BadInput, first_line
@@ -130,6 +130,7 @@ def _run(hydra: Hydra, plan: compose.Plan, args: argparse.Namespace) -> int:
     except OSError as e:
         complain(f"{plan.directory}: the sweep broke off ({first_line(e)}); what is finished is kept")
         code = FAILED_JOBS
+    _responses(plan.directory).close()
     summary, written = _summarise(plan)
     say(f"{summary.jobs - len(summary.failed)} of {summary.jobs} jobs finished in {time.time() - started:.0f} s")
     say(f"results  {plan.directory / store.RESULTS}")
@@ -187,7 +188,14 @@ def _place(plain: JobConfig, sweep_dir: Path) -> job.Place:
         total=max(1, len(grid)),
         sweep=str(asked.get("uid", "")),
         parent=asked.get("mlflow_parent"),
+        responses=_responses(sweep_dir),
     )
+
+
+def _responses(sweep_dir: Path) -> responses.Responses:
+    found = responses.shared((sweep_dir / store.RESPONSES).absolute())
+    found.refresh()  # other processes may have answered meanwhile
+    return found
 
 
 def _asked(plan: compose.Plan, uid: str, parent: str | None) -> dict[str, Any]:

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -21,14 +21,15 @@ EXPECTED = 5 * 20 * 4 + 5 * 4  # texts that `make invariance` compares
 Texts = dict[str, list[str]]  # question to its answers
 
 
-@dataclass(frozen=True)
+@dataclass
 class Study:
-    """`rows` of GSM8K to answer, `train` for the shots, `settings` of the job."""
+    """`rows` of GSM8K to answer, `train` for the shots, `settings` of the job; `rounding` is of the last answers."""
 
     folder: Path
     rows: list[dict[str, str]]
     train: list[dict[str, str]]
     settings: tuple[str, ...]
+    rounding: dict[str, Any] = field(default_factory=dict)
 
     def job(self, name: str, rows: list[dict[str, str]], *overrides: str) -> Any:
         write_jsonl(self.folder / name / "test.jsonl", rows)
@@ -40,7 +41,9 @@ class Study:
     def answers(self, name: str, rows: list[dict[str, str]], *overrides: str) -> Texts:
         from evalsweep.engine.evaluate import evaluate
 
-        return _texts(evaluate(self.job(name, rows, *overrides), lambda *_: None).samples)
+        found = evaluate(self.job(name, rows, *overrides), lambda *_: None)
+        self.rounding = found.decoding["rounding"]
+        return _texts(found.samples)
 
     def answers_elsewhere(self, name: str, rows: list[dict[str, str]]) -> Texts:
         """The same in a process of its own."""
@@ -68,14 +71,15 @@ class Study:
         from lm_eval.tasks import TaskManager
 
         from evalsweep.engine.models import resident
+        from evalsweep.engine.models.kept import Kept
         from evalsweep.engine.tasks import harness
+        from evalsweep.responses import Responses
 
         job = self.job("beside", rows)
         other = harness.build(job_of("task=sample", *[s for s in self.settings if not s.startswith("task.")]))
         built = harness.build(job)
-        loaded = resident.load(job)
         results = lm_eval.evaluate(
-            lm=loaded.lm,
+            lm=Kept(resident.load(job), job, Responses(), lambda *_: None),
             task_dict=TaskManager(include_defaults=False).load([other.root, built.root]),
             bootstrap_iters=0,
             log_samples=True,
@@ -121,15 +125,15 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         study = Study(Path(folder), read("test")[:20], read("train")[:40], ("model.batch_size=16", *settings))
         reference = study.answers("reference", study.rows)
-        from evalsweep.engine.models import resident
-
         same = total = 0
         print(f"GSM8K, 20 documents, {' '.join(settings)}; each against batch size 16")
         for name, answer in comparisons(study, few=5).items():
             equal, of = identical(reference, answer())
-            seen = next(iter(resident._resident.values())).lm.rounding
-            ties = "" if "processes" in name else f"   {seen.near_ties} near-ties in {seen.tokens} tokens"
-            ties += f", {seen.flipped} decided otherwise than in the batch" if ties else ""
+            ties = ""
+            if not {"processes", "another"} & set(name.split()):
+                seen = study.rounding
+                ties = f"   {seen['near_ties']:.0f} near-ties in {seen['tokens']:.0f} tokens"
+                ties += f", {seen['flipped']:.0f} decided otherwise than in the batch"
             print(f"{name:<24} {equal:>4} of {of:>4} texts identical{ties}", flush=True)
             same, total = same + equal, total + of
     print(f"invariance: {same} of {total} texts identical")

@@ -221,3 +221,26 @@ def test_a_grid_with_temperature_zero_has_one_greedy_answer_there_and_all_elsewh
     with composed("-m", "seed=0,42,123", "temperature=0,0.2", "task=humaneval", "task.samples=20") as plan:
         found = {(job.config.temperature, samples_at(job.config), tuple(sizes(job.config))) for job in plan.jobs}
     assert found == {(0.0, 1, (1,)), (0.2, 20, (1, 5, 10))}
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        ("model.template_args={enable_thinking: false}",),
+        ("task.sandbox_packages=[scipy]",),
+        ("task.k=[1]", "task=gsm8k"),
+        ("fewshot.seed=7", "task.num_fewshot=0"),
+        ("fewshot=resampled", "task.num_fewshot=0"),
+    ],
+)
+def test_what_nothing_reads_makes_no_other_job(given):
+    base = [word for word in given if word in ("task.num_fewshot=0", "task=gsm8k")]
+    assert config_hash(acting(job_of(*base))) == config_hash(acting(job_of(*given)))
+
+
+def test_two_files_with_the_same_prompt_are_one_job(tmp_path):
+    hashes = set()
+    for name in ("a.txt", "b.txt"):
+        (tmp_path / name).write_text("Be brief.")
+        hashes.add(config_hash(acting(job_of("prompt=file", f"prompt.file={tmp_path / name}"))))
+    assert len(hashes) == 1

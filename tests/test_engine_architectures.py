@@ -8,9 +8,9 @@ import pytest
 import torch
 import transformers as hf
 
-from evalsweep.engine.models.draw import Settings
-from evalsweep.engine.models.generation import Generator, Rounding
-from evalsweep.engine.models.requests import Request
+from evalsweep.engine.models.draw import Prompted, Settings
+from evalsweep.engine.models.generation import Generator
+from evalsweep.engine.models.requests import GENERATE, Request
 from evalsweep.errors import BadInput
 
 VOCABULARY = 97
@@ -54,11 +54,16 @@ def model_of(config):
 
 def generated(model, rows, temperature, samples=1):
     found: dict[tuple[str, int], list[int]] = {}
-    settings = Settings(3, temperature, 12, (), frozenset({2}), 1e-3)
-    generator = Generator(model, lambda _, tokens: " ".join(map(str, tokens)), 0, Rounding())
+    settings = Settings(temperature, 12, (), frozenset({2}), 1e-3)
+    generator = Generator(model, lambda _, tokens: " ".join(map(str, tokens)), 0)
     generator.check(PROMPTS[0])
-    requests = [Request(str(p), p, n, 0) for p in PROMPTS for n in range(samples)]
-    generator.generate(requests, settings, rows, lambda r, new, _: found.__setitem__((r.prompt, r.sample), new))
+    asked = [(p, Request(GENERATE, str(p), sample=n, seed=3)) for p in PROMPTS for n in range(samples)]
+    generator.generate(
+        [Prompted(request, tuple(p)) for p, request in asked],
+        settings,
+        rows,
+        lambda row: found.__setitem__((row.of.request.prompt, row.of.request.sample), row.new),
+    )
     return found
 
 

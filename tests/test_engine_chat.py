@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import email.utils
-import gzip
 import json
 import time
 
@@ -89,6 +88,44 @@ def test_thinking_that_never_ends_is_no_answer_and_an_alarm_of_its_own(gsm8k):
     assert seen[0].body["max_tokens"] == 256 + 100
     with endpoint(lambda _: said(None, "length", reasoning_content="2+3 is")) as (url, _):
         assert "unfinished_thinking" in kinds(evaluate(chat(url, *own), QUIET))
+
+
+def test_an_answer_that_was_stopped_within_the_servers_reasoning_is_asked_for_again_without_stop_strings():
+    def answer(asked):
+        if "stop" in asked.body:
+            return said("", reasoning_content="Let me restate. ")
+        return said("7", reasoning_content="Let me restate. Question: 3 + 4.")
+
+    with endpoint(answer) as (url, seen):
+        found = evaluate(chat(url), QUIET)
+    assert [s.responses for s in found.samples] == [["7"]] * 2
+    assert [s.thinking for s in found.samples] == [["Let me restate. Question: 3 + 4."]] * 2
+    assert ["stop" in asked.body for asked in seen] == [True, True, False, False]
+    assert found.decoding["usage"]["completion_tokens"] == 12, "the first tries are counted too"
+
+
+def test_a_message_without_content_that_ran_into_the_limit_is_no_answer():
+    with endpoint(lambda _: said(None, "length")) as (url, _):
+        found = evaluate(chat(url), QUIET)
+    assert [s.responses for s in found.samples] == [[""]] * 2
+    assert {"empty", "capped"} <= kinds(found)
+
+
+def test_details_of_the_usage_are_recorded():
+    reply = said("7")
+    reply.body["usage"]["completion_tokens_details"] = {"reasoning_tokens": 2, "audio": None}
+    with endpoint(lambda _: reply) as (url, _):
+        usage = evaluate(chat(url), QUIET).decoding["usage"]
+    assert usage["completion_tokens_details.reasoning_tokens"] == 4
+
+
+def test_a_server_that_does_not_count_what_it_reads_is_told_of_where_a_system_prompt_is_sent():
+    reply = said("7")
+    del reply.body["usage"]
+    with endpoint(lambda _: reply) as (url, _):
+        assert "system_unchecked" in kinds(evaluate(chat(url, "prompt=helpful_assistant"), QUIET))
+        assert "system_unchecked" not in kinds(evaluate(chat(url), QUIET))
+        assert evaluate(chat(url), QUIET).metrics["generation/tokens"] is None
 
 
 def test_a_task_of_log_likelihoods_is_refused_in_one_line():
@@ -181,11 +218,11 @@ def test_answers_that_came_are_kept_when_a_later_one_fails(run, tmp_path):
         )
         done = run(*own, "task.limit=6", "tracking=off", "hydra.run.dir=out")
     assert done.returncode == 1
-    assert "3 answers that came are in unfinished.jsonl.gz" in done.stderr
-    with gzip.open(tmp_path / "out" / "unfinished.jsonl.gz", "rt") as f:
-        kept = [json.loads(line) for line in f]
-    assert [k["answer"] for k in kept] == ["answer 1", "answer 2", "answer 3"]
-    assert "Question:" in kept[0]["arguments"][0]
+    assert "3 answers that came are kept" in done.stderr
+    (file,) = (tmp_path / "out" / "responses").glob("*.jsonl")
+    kept = [json.loads(line.split(" ", 2)[2]) for line in file.read_text().splitlines()]
+    assert [k["value"] for k in kept] == ["answer 1", "answer 2", "answer 3"]
+    assert [k["document"] for k in kept] == ["sample/0", "sample/1", "sample/2"]
 
 
 def test_tries_are_counted_by_model_retries():

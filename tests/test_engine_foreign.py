@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import pytest
+import torch
 from conftest import job_of
+from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from evalsweep.engine.evaluate import evaluate
 from evalsweep.errors import BadInput
@@ -31,6 +33,29 @@ def test_its_log_likelihoods_are_those_of_lm_eval(model_folder):
     own = evaluate(job_of("task=sample_choice", "task.limit=3"), lambda *_: None)
     for a, b in zip(found.samples, own.samples, strict=True):
         assert a.responses == pytest.approx(b.responses, abs=1e-4)
+
+
+def test_broken_numbers_of_its_model_stop_the_job(model_folder, tmp_path):
+    model = AutoModelForCausalLM.from_pretrained(model_folder)
+    with torch.no_grad():
+        model.model.norm.weight.fill_(float("nan"))
+    model.save_pretrained(tmp_path)
+    AutoTokenizer.from_pretrained(model_folder).save_pretrained(tmp_path)
+    for task in ("sample", "sample_choice"):
+        with pytest.raises(BadInput, match="no score can be made of"):
+            evaluate(foreign(tmp_path, f"task={task}", "task.limit=2"), lambda *_: None)
+
+
+def test_where_there_is_no_gpu_a_backend_that_wants_one_runs_on_the_processor(model_folder):
+    own = ("model=lm_eval", "model.backend=hf", f"model.args={{pretrained: '{model_folder}'}}", "task.limit=1")
+    found = evaluate(job_of(*own), lambda *_: None)
+    assert found.provenance["device"] == ("cuda" if torch.cuda.is_available() else "cpu")
+
+
+@pytest.mark.parametrize("key", ["max_length", "max_thinking_toks"])
+def test_what_its_backend_is_not_told_is_refused(model_folder, key):
+    with pytest.raises(BadInput, match=rf"model.{key}=64: cannot act on model.kind=lm_eval"):
+        foreign(model_folder, f"model.{key}=64")
 
 
 @pytest.mark.parametrize(

@@ -9,10 +9,10 @@ from conftest import job_of
 from scipy import stats
 
 from evalsweep.engine.models import resident
-from evalsweep.engine.models.draw import Settings
-from evalsweep.engine.models.generation import Generator, Rounding
+from evalsweep.engine.models.draw import Prompted, Row, Settings
+from evalsweep.engine.models.generation import Generator
 from evalsweep.engine.models.noise import gumbel, stream_key
-from evalsweep.engine.models.requests import CAPPED, ENDED, STOPPED, Request
+from evalsweep.engine.models.requests import CAPPED, ENDED, GENERATE, STOPPED, Request
 
 PROMPTS = [
     "Question: What is 2 + 2?\nAnswer: 4\n\nQuestion: What is 3 + 3?\nAnswer:",
@@ -31,22 +31,29 @@ def lm():
 
 
 def settings(**changes):
-    given = {"seed": 1, "temperature": 0.8, "max_gen_toks": 12, "stop": (), "end_tokens": {2}, "tolerance": 1e-3}
+    given = {"temperature": 0.8, "max_gen_toks": 12, "stop": (), "end_tokens": {2}, "tolerance": 1e-3}
     given |= changes
     return Settings(**{**given, "end_tokens": frozenset(given["end_tokens"])})
 
 
-def texts(lm, prompts=PROMPTS, samples=1, rows=4, rounding=None, model=None, ends=None, **changes):
-    """(prompt, sample) to its tokens."""
-    found: dict[tuple[str, int], list[int]] = {}
-    wanted = [Request(p, tuple(lm.tok_encode(p)), n, 0) for p in prompts for n in range(samples)]
-    generator = Generator(model or lm.model, lm.text.marked, 2, rounding or Rounding())
+def request(prompt, sample=0, seed=1):
+    return Request(GENERATE, prompt, sample=sample, seed=seed)
 
-    def tell(request, new, ended):
-        assert (request.prompt, request.sample) not in found
-        found[request.prompt, request.sample] = new
+
+def texts(lm, prompts=PROMPTS, samples=1, rows=4, grown=None, model=None, ends=None, **changes):
+    """(prompt, sample) to its tokens; `grown` gets the rows."""
+    found: dict[tuple[str, int], list[int]] = {}
+    wanted = [Prompted(request(p, n), tuple(lm.tok_encode(p))) for p in prompts for n in range(samples)]
+    generator = Generator(model or lm.model, lm.text.marked, 2)
+
+    def tell(row):
+        key = (row.of.request.prompt, row.of.request.sample)
+        assert key not in found
+        found[key] = row.new
         if ends is not None:
-            ends[request.prompt] = ended
+            ends[row.of.request.prompt] = row.ended
+        if grown is not None:
+            grown.append(row)
 
     generator.generate(wanted, settings(**changes), rows, tell)
     assert len(found) == len(wanted)
@@ -129,13 +136,13 @@ def test_a_near_tie_is_decided_by_the_row_alone(lm):
                 cache.update(torch.zeros(rows, 1, length, 4), torch.zeros(rows, 1, length, 4), 0)
             return type("Output", (), {"logits": out})
 
-    rounding = Rounding()
-    cured = texts(lm, model=Moody(), rows=6, temperature=0.0, rounding=rounding)
+    grown: list[Row] = []
+    cured = texts(lm, model=Moody(), rows=6, temperature=0.0, grown=grown)
     assert cured == texts(lm, model=Moody(), rows=1, temperature=0.0)
-    assert (rounding.tokens, rounding.near_ties) == (72, 72)
+    assert (sum(len(row.new) for row in grown), sum(row.near_ties for row in grown)) == (72, 72)
     # the prompts' lengths differ, so that no prefill was a row alone
-    assert rounding.flipped == 72
-    assert rounding.largest == pytest.approx(4e-4, rel=1e-2)
+    assert sum(row.flipped for row in grown) == 72
+    assert max(row.moved for row in grown) == pytest.approx(4e-4, rel=1e-2)
     assert texts(lm, model=Moody(), rows=6, temperature=0.0, tolerance=0.0) != cured
 
 
@@ -161,13 +168,14 @@ def test_a_token_at_the_edge_of_what_a_warper_cuts_is_decided_by_the_row_alone(l
             return type("Output", (), {"logits": out})
 
     given = {"samples": 8, "temperature": 1.0, "warpers": warpers, "max_gen_toks": 20}
-    rounding = Rounding()
-    cured = texts(lm, PROMPTS[:2], model=Edgy(), rows=16, rounding=rounding, **given)
+    grown: list[Row] = []
+    cured = texts(lm, PROMPTS[:2], model=Edgy(), rows=16, grown=grown, **given)
     alone = texts(lm, PROMPTS[:2], model=Edgy(), rows=1, **given)
     assert cured == alone
     assert len({token for new in cured.values() for token in new}) > 1
     if "top_k" in warpers:  # here the batch would keep another token than the row alone
-        assert 0 < rounding.flipped <= rounding.near_ties < rounding.tokens
+        flipped, near_ties = (sum(getattr(row, name) for row in grown) for name in ("flipped", "near_ties"))
+        assert 0 < flipped <= near_ties < sum(len(row.new) for row in grown)
         assert {token for new in cured.values() for token in new} == {10, 11}
 
 
@@ -210,7 +218,7 @@ def test_samples_share_one_prefill_and_finished_rows_leave(lm, monkeypatch):
         shapes.append(tuple(input_ids.shape))
         return original(self, input_ids=input_ids, **kwargs)
 
-    generator_known = Generator(lm.model, lm.text.marked, 2, Rounding())._known
+    generator_known = Generator(lm.model, lm.text.marked, 2)._known
     monkeypatch.setattr(type(lm.model), "forward", forward)
     monkeypatch.setattr(
         "evalsweep.engine.models.generation.inspect.signature", lambda _: type("S", (), {"parameters": generator_known})
@@ -258,10 +266,11 @@ def test_out_of_memory_halves_the_batch_and_loses_nothing(lm):
                 raise torch.OutOfMemoryError("no room")
             return lm.model(input_ids=input_ids, cache=cache, **kwargs)
 
-    rounding = Rounding()
-    kwargs = {"samples": 2, "rounding": rounding}
-    assert texts(lm, rows=12, model=Small(), **kwargs) == texts(lm, samples=2)
-    assert rounding.smallest_batch in (1, 3)  # 3 rows: a prompt and its 2 samples
+    assert texts(lm, rows=12, model=Small(), samples=2) == texts(lm, samples=2)
+    generator = Generator(Small(), lm.text.marked, 2)
+    wanted = [Prompted(request(p), tuple(lm.tok_encode(p))) for p in PROMPTS]
+    generator.generate(wanted, settings(), 12, lambda _: None)
+    assert generator.smallest_batch in (1, 2, 3)
 
     class Full(Small):
         def forward(self, input_ids, cache=None, **kwargs):

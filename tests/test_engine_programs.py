@@ -30,6 +30,13 @@ BODY = "    return 2 * x\n"
         f"{BODY}```\n\nThis doubles x.",
         "```python\nf = lambda x: 2 * x\n```",
         f"  ```python\n{WHOLE}  ```",
+        f"```python\n{WHOLE}```\nOutput:\n```\n42\n```",
+        f"```python\n{WHOLE}```\nUsage:\n```python\nprint(f(21))\n```",
+        f"```python\n{BODY}```\nOutput:\n```\n42\n```",
+        f"~~~python\n{WHOLE}~~~",
+        f"````python\n{WHOLE}````",
+        "1. Write it:\n\n   ```python\n   def f(x):\n       return 2 * x\n   ```\n2. Done.",
+        "- ```python\n  def f(x):\n      return 2 * x\n  ```",
     ],
 )
 def test_the_code_of_an_answer_is_its_last_fence_or_goes_on_from_the_prompt(answer):

@@ -149,6 +149,30 @@ def test_log_likelihoods_of_a_tokenizer_that_adds_a_begin_token_are_those_of_the
         assert a.scores == b.scores
 
 
+@pytest.mark.parametrize("task", ["sample", "sample_choice"])
+def test_what_is_cut_from_a_prompt_that_is_too_long_is_what_the_record_says(begins, task):
+    with scoring(begins) as (url, seen):
+        own = (
+            "model=server",
+            f"model.base_url={url}/v1/completions",
+            "model.pretrained=m",
+            f"model.tokenizer={begins}",
+        )
+        given = (f"task={task}", "task.limit=1", "model.max_length=20", "task.num_fewshot=4")
+        (sample,) = evaluate(job_of(*own, *given), lambda *_: None).samples
+    assert "truncated" in sample.flags
+    whole = AutoTokenizer.from_pretrained(begins)(sample.prompt)["input_ids"]
+    for asked in seen:
+        if task == "sample":
+            assert asked.body["prompt"] == whole[sample.lost["tokens"] :]
+        assert len(asked.body["prompt"]) + asked.body["max_tokens"] <= 20
+    if task == "sample_choice":  # of the longest choice
+        target = AutoTokenizer.from_pretrained(begins)(" A", add_special_tokens=False)["input_ids"]
+        longest = max(len(asked.body["prompt"]) for asked in seen)
+        assert longest == 19
+        assert sample.lost["tokens"] >= len(whole) + len(target) - 1 - longest
+
+
 def test_a_server_that_does_not_echo_token_ids_is_refused_and_nothing_is_scored(begins):
     logprobs = {"token_logprobs": [-1.0], "top_logprobs": [{"x": -1.0}]}
     reply = Reply({"choices": [{"index": 0, "text": "a", "finish_reason": "length", "logprobs": logprobs}]})

@@ -17,6 +17,8 @@ from zoo import MODELS, TOKENIZERS, Zoo
 from evalsweep.config import JobConfig
 from evalsweep.engine.evaluate import Evaluation, evaluate
 from evalsweep.engine.models import resident
+from evalsweep.engine.models.contract import Backend
+from evalsweep.engine.models.requests import LOGLIKELIHOOD, ROLLING, Request
 from evalsweep.errors import BadInput
 
 # Kernels that are not installed, and code of transformers and of lm_eval that is on its way out.
@@ -38,7 +40,7 @@ CONTEXTS = [
     ("def add(a, b):\n", "    return a + b"),
     ("Le café de 東京", " 😀 ferme"),
 ]
-ROLLING = "A text that is scored from its first token to its last, café and 東京 included."
+TEXT = "A text that is scored from its first token to its last, café and 東京 included."
 NEW = 12
 
 
@@ -117,23 +119,31 @@ def test_greedy_texts_are_transformers_own_whatever_the_batch(specimen, task):
 
 def test_log_likelihoods_are_those_of_lm_evals_own_model(specimen):
     ours = resident.load(specimen.job("model.batch_size=3")).lm
-    scored = [value for value, _ in ours.loglikelihood(instances("loglikelihood", CONTEXTS))]
+    scored = [value for value, _ in scored_by(ours, LOGLIKELIHOOD, CONTEXTS)]
     if specimen.tokenizer.bos_token_id is None and specimen.tokenizer.eos_token_id is None:  # Qwen2's adds one itself
         # lm_eval's own model fails with a TypeError there; the plain sum of the tokens' log-probabilities stands in
         assert scored == pytest.approx([by_hand(specimen, *pair) for pair in CONTEXTS], abs=1e-4)
         with pytest.raises(BadInput, match="has neither a begin nor an end token"):
-            ours.loglikelihood_rolling(instances("loglikelihood_rolling", [(ROLLING,)]))
+            scored_by(ours, ROLLING, [(TEXT,)])
         return
     theirs = HFLM(pretrained=str(specimen.folder), device="cpu", dtype="float32", batch_size=1)
-    expected = theirs.loglikelihood(instances("loglikelihood", CONTEXTS), disable_tqdm=True)
+    expected = theirs.loglikelihood(instances(LOGLIKELIHOOD, CONTEXTS), disable_tqdm=True)
     assert scored == pytest.approx([value for value, _ in expected], abs=1e-4)
-    rolling = [lm.loglikelihood_rolling(instances("loglikelihood_rolling", [(ROLLING,)])) for lm in (ours, theirs)]
-    assert rolling[0] == pytest.approx(rolling[1], abs=1e-4)
-    assert all(value < -1 for value in (*scored, *rolling[0]))
+    rolling = scored_by(ours, ROLLING, [(TEXT,)])
+    assert rolling == pytest.approx(theirs.loglikelihood_rolling(instances(ROLLING, [(TEXT,)])), abs=1e-4)
+    assert all(value < -1 for value in (*scored, *rolling))
 
 
 def instances(kind: str, arguments: list[tuple[str, ...]]) -> list[Instance]:
     return [Instance(kind, {}, given, 0, metadata=("zoo", n, 1)) for n, given in enumerate(arguments)]
+
+
+def scored_by(lm: Backend, kind: str, arguments: list[tuple[str, ...]]) -> list[Any]:
+    """What evalsweep's own interface gives, in the order of the arguments."""
+    requests = [Request(kind, prompt, continuation="".join(rest)) for prompt, *rest in arguments]
+    found: dict[int, Any] = {}
+    lm.answer(requests, lambda request, answer: found.__setitem__(id(request), answer.value))
+    return [found[id(request)] for request in requests]
 
 
 def by_hand(specimen: Specimen, context: str, continuation: str) -> float:
@@ -174,6 +184,5 @@ def test_a_family_whose_state_cannot_be_batched_is_refused_in_one_line(zoo, task
     # log-likelihoods are computed whole, without a state that goes on
     theirs = HFLM(pretrained=str(folder), device="cpu", dtype="float32", batch_size=1)
     ours = resident.load(job_of("model=hf", f"model.pretrained={folder}")).lm
-    pairs = instances("loglikelihood", CONTEXTS[:2])
-    expected = [value for value, _ in theirs.loglikelihood(pairs, disable_tqdm=True)]
-    assert [value for value, _ in ours.loglikelihood(pairs)] == pytest.approx(expected, abs=1e-4)
+    expected = [value for value, _ in theirs.loglikelihood(instances(LOGLIKELIHOOD, CONTEXTS[:2]), disable_tqdm=True)]
+    assert [value for value, _ in scored_by(ours, LOGLIKELIHOOD, CONTEXTS[:2])] == pytest.approx(expected, abs=1e-4)

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from conftest import composed, job_of
+from conftest import composed, job_of, write_jsonl
+from endpoint import completed, endpoint
 from zoo import TEMPLATES, TOKENIZERS, Zoo
 
 from evalsweep import preflight
@@ -48,6 +49,9 @@ MAKES = {
     "gemma3": Make("merged", "moves a system prompt into the user's turn", assistant="<start_of_turn>model\n"),
     "doubled": Make("doubled", "writes a system prompt more than once"),
     "silent": Make("dropped", "drops a system prompt without a word", assistant="<|assistant|>\n"),
+    # right for one question, and not for one after shots
+    "each_turn": Make("doubled", "writes a system prompt more than once"),
+    "one_turn": Make("dropped", "drops a system prompt without a word"),
     "deepseek_r1": Make(TAKEN, opens=True, assistant="<|Assistant|><think>\n"),
     "qwen3": Make(TAKEN),
     "tools": Make(TAKEN, assistant="<|start_header_id|>assistant<|end_header_id|>\n\n"),
@@ -137,6 +141,32 @@ def test_a_template_that_opens_the_thinking_part_is_known(zoo, name):
     assert not template.opens_thinking(prompt, ())
 
 
+@pytest.fixture(scope="module")
+def described(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, ...]:
+    """A task whose description lm_eval sends as a system message, with one shot."""
+    folder = tmp_path_factory.mktemp("described")
+    for split in ("test", "train"):
+        write_jsonl(folder / f"{split}.jsonl", [{"q": f"What is {n} + {n}?", "a": f"{2 * n}"} for n in (3, 4)])
+    (folder / "described.yaml").write_text(
+        "task: described\noutput_type: generate_until\ndataset_path: json\ntest_split: test\ntraining_split: train\n"
+        f"description: {SYSTEM}\ndoc_to_text: '{{{{q}}}}'\ndoc_to_target: '{{{{a}}}}'\nfewshot_split: train\n"
+        "generation_kwargs: {until: null, max_gen_toks: 2}\n"
+        "metric_list: [{metric: exact_match, aggregation: mean, higher_is_better: true}]\n"
+    )
+    return "task=lm_eval", f"task.name={folder / 'described.yaml'}", f"task.data={folder}"
+
+
+def test_what_a_task_says_before_its_questions_is_sent_once_or_refused(zoo, name, described):
+    if MAKES[name].treatment in ("refused", "dropped", "doubled"):
+        with pytest.raises(BadInput, match=rf"{MAKES[name].refusal}, and so what this task says.*placement=user"):
+            answered(zoo, name, CHAT, *described)
+    else:
+        (sample,) = answered(zoo, name, CHAT, *described).samples
+        assert sample.prompt.count(SYSTEM) == 1
+    (sample,) = answered(zoo, name, CHAT, "prompt.placement=user", *described).samples
+    assert sample.prompt.count(SYSTEM) == 1
+
+
 def test_words_that_an_answer_begins_with_end_the_prompt(zoo, name):
     evaluation = answered(zoo, name, CHAT, "task.gen_prefix='The answer is'")
     for sample in evaluation.samples:
@@ -159,6 +189,21 @@ def test_an_answer_within_an_opened_thinking_part_counts_as_none(zoo):
         assert (sample.responses, sample.scores["exact_match,number"]) == ([""], 0.0)
         assert "unfinished_thinking" in sample.flags
         assert sample.thinking[0]
+
+
+def test_a_servers_answer_within_an_opened_thinking_part_counts_as_none(zoo):
+    folder = zoo.model("llama", "marks", "deepseek_r1")
+    with endpoint(lambda _: completed("maybe #### 2 or Question:", "length")) as (url, seen):
+        own = (
+            "model=server",
+            f"model.base_url={url}/v1/completions",
+            "model.pretrained=m",
+            f"model.tokenizer={folder}",
+        )
+        (sample,) = evaluate(job_of(*own, *SHORT, CHAT), lambda *_: None).samples
+    assert seen[0].body["prompt"].endswith("<think>\n")
+    assert (sample.responses, sample.thinking) == ([""], ["maybe #### 2 or Question:"])
+    assert "unfinished_thinking" in sample.flags
 
 
 def test_a_template_that_takes_turns_with_thought_needs_no_switch_and_heeds_it(zoo):

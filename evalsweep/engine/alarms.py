@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from evalsweep.config import JobConfig, samples_at
 from evalsweep.engine.models import backends
-from evalsweep.engine.models.contract import Backend
+from evalsweep.engine.models.contract import Backend, Loaded
+from evalsweep.engine.models.requests import Answer
 from evalsweep.engine.tasks.harness import Built
 from evalsweep.record import Alarm, Sample
 
@@ -78,9 +79,12 @@ def _checks_length(lm: Backend) -> bool:
     return lm.can.counts_tokens and lm.can.knows_length
 
 
-def of_run(job: JobConfig, built: Built, samples: list[Sample], lm: Backend, identity: dict[str, Any]) -> list[Alarm]:
+def of_run(
+    job: JobConfig, built: Built, samples: list[Sample], loaded: Loaded, answers: Sequence[Answer]
+) -> list[Alarm]:
     """Alarms of the run as a whole: dead axes, shots that are not pinned, templates, what the backend reports."""
-    found = [*_dead(job, built), *_shots(job, built), *_templates(job, identity), *lm.alarms(job)]
+    lm = loaded.lm
+    found = [*_dead(job, built), *_shots(job, built), *_templates(job, loaded.identity), *lm.alarms(job, answers)]
     if not _checks_length(lm):
         line = f"prompt length unknown, not checked: prompts of {job.task.name} may have been cut"
         found.append(Alarm("length_unknown", line))

@@ -13,8 +13,8 @@ from evalsweep.config import JobConfig
 from evalsweep.engine.evaluate import Evaluation, evaluate
 from evalsweep.engine.models import resident
 from evalsweep.engine.models.backends import acting, kind_of
+from evalsweep.engine.models.kept import Progress
 from evalsweep.engine.tasks import harness
-from evalsweep.engine.watch import Progress
 from evalsweep.errors import BadInput, first_line
 from evalsweep.identity import config_hash
 from evalsweep.record import Audit, Difference

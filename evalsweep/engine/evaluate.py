@@ -20,12 +20,13 @@ from evalsweep.engine.answers import code, scoring
 from evalsweep.engine.benchmarks import scorers
 from evalsweep.engine.models import resident
 from evalsweep.engine.models.contract import Backend
+from evalsweep.engine.models.kept import Kept, Progress
 from evalsweep.engine.tasks import harness
 from evalsweep.engine.tasks.prompts import Prompts
-from evalsweep.engine.watch import Arrived, Progress, watched
 from evalsweep.errors import BadInput
 from evalsweep.provenance import text_hash, value_hash
 from evalsweep.record import Alarm, Sample
+from evalsweep.responses import Responses
 
 
 @dataclass(frozen=True)
@@ -47,7 +48,7 @@ class Evaluation:
 
 
 def evaluate(
-    job: JobConfig, progress: Progress, backwards: bool = False, arrived: list[Arrived] | None = None
+    job: JobConfig, progress: Progress, backwards: bool = False, responses: Responses | None = None
 ) -> Evaluation:
     """Evaluate one point of the grid.
 
@@ -55,7 +56,7 @@ def evaluate(
         job: what is asked.
         progress: told as answers arrive.
         backwards: asks the last document first, which should change nothing.
-        arrived: gets each answer as it arrives, so that none is lost where a later one fails.
+        responses: where answers are kept as they arrive; what is there already is not asked for again.
 
     Errors: BadInput for what the user can mend; whatever lm_eval raises besides.
     """
@@ -69,36 +70,36 @@ def evaluate(
     built = harness.build(job)
     progress("loading the model", 0, 1)
     loaded = resident.load(job)
-    lm, samples_asked = loaded.lm, samples_at(job)
+    backend, samples_asked = loaded.lm, samples_at(job)
     thinking_toks = job.model.max_thinking_toks or 0
-    _check_lengths(built, lm, thinking_toks)
-    _check_loglikelihoods(built, lm)
-    made = {name: Prompts(task, lm, job.on_truncation, thinking_toks) for name, task in built.tasks.items()}
-    with watched(lm, progress, backwards, arrived):
-        results = _run(lm, built, job, system)
+    _check_lengths(built, backend, thinking_toks)
+    _check_loglikelihoods(built, backend)
+    made = {name: Prompts(task, backend, job.on_truncation, thinking_toks) for name, task in built.tasks.items()}
+    lm = Kept(loaded, job, Responses() if responses is None else responses, progress, backwards)
+    results = _run(lm, built, job, system)
     rounds = [results]
     if samples_asked > 1 and built.generates and scorers.scorer_of(job) != scorers.CODE:
         for prompts in made.values():
             prompts.keep()
         rounds = _score_each_answer(built, job, system)
-    samples = scoring.samples(built, results, rounds, made, lm, job)
+    samples = scoring.samples(built, results, rounds, made, lm.given, job)
     samples, of_code, code_run = code.score(job, built, samples, progress)
     metrics = scoring.metrics(rounds) | scoring.read_metrics(samples, scorers.scorer_of(job)) | of_code
     alarmed = [
         *alarms.of_code(code_run),
-        *alarms.of_run(job, built, samples, lm, loaded.identity),
+        *alarms.of_run(job, built, samples, loaded, lm.answers),
         *alarms.of_samples(job, samples),
     ]
     return Evaluation(
         samples=samples,
         metrics=metrics
-        | ({f"generation/{k}": v for k, v in lm.numbers().items()} if built.generates else {})
-        | alarms.counts(alarmed, built.generates, lm),
+        | ({f"generation/{k}": v for k, v in backend.numbers(lm.answers).items()} if built.generates else {})
+        | alarms.counts(alarmed, built.generates, backend),
         headline=scoring.headline(built, metrics, job.task.metric),
         decoding={
             "greedy": not job.decoding.do_sample,
-            "sent": lm.answers.sent,
-            **(lm.details() if built.generates else {}),
+            "sent": lm.sent,
+            **(backend.details(lm.answers) if built.generates else {}),
             "note": None if built.generates else "log-likelihoods of given choices: no token is generated",
         },
         provenance={
@@ -119,7 +120,7 @@ def _shots_hash(samples: list[Sample]) -> str | None:
     return value_hash(shots) if shots else None
 
 
-def _run(lm: Backend | LM, built: harness.Built, job: JobConfig, system: str | None) -> dict[str, Any]:
+def _run(lm: LM, built: harness.Built, job: JobConfig, system: str | None) -> dict[str, Any]:
     # Not simple_evaluate: it sets the same seeds, but also asks the hub and git about each run, in vain when offline.
     random.seed(job.seed)
     np.random.seed(job.seed)  # noqa: NPY002  lm_eval's tasks draw from the global generator

@@ -10,8 +10,8 @@ from evalsweep.config import JobConfig
 from evalsweep.engine.answers.programs import program_of
 from evalsweep.engine.benchmarks import scorers
 from evalsweep.engine.models.backends import kind_of
+from evalsweep.engine.models.kept import Progress
 from evalsweep.engine.tasks.harness import Built
-from evalsweep.engine.watch import Progress
 from evalsweep.errors import BadInput
 from evalsweep.record import Sample
 from evalsweep.sandbox import run as sandbox

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import textwrap
 from collections.abc import Mapping
 from typing import Any
 
@@ -10,8 +11,9 @@ from evalsweep.engine.models.thinking import FENCE
 from evalsweep.errors import BadInput, first_line
 from evalsweep.sandbox.run import Program, assertions, function_under_test
 
-_FENCED = re.compile(r"^[ \t]*```[^\n`]*\n(.*?)^[ \t]*```", re.DOTALL | re.MULTILINE)
-_OPEN = re.compile(r"^[ \t]*```[^\n`]*\n", re.MULTILINE)
+# A fence of three or more backticks or tildes; one as long, or longer, closes it.
+_FENCED = re.compile(r"^[ \t]*(?:[-*+]|\d+[.)])?[ \t]*(`{3,}|~{3,})[^\n`]*\n(.*?)^[ \t]*\1", re.DOTALL | re.MULTILINE)
+_OPEN = re.compile(r"^[ \t]*(?:`{3,}|~{3,})[^\n`]*\n", re.MULTILINE)
 
 
 def program_of(document: Mapping[str, Any], answer: str, begun: str = "") -> Program | None:
@@ -32,14 +34,16 @@ def program_of(document: Mapping[str, Any], answer: str, begun: str = "") -> Pro
 
 
 def code_of(answer: str, entry_point: str, prompt: str = "", begun: str = "") -> str | None:
-    """Give the code of an answer: its last complete code block, or its text as it goes on from the prompt.
+    """Give the code of an answer: its last complete code block that defines the function, else its last one, or its
+    text as it goes on from the prompt.
 
     A block that defines the function stands after the prompt, whose imports and helpers it may lean on.
     """
     if not answer.strip():
         return None
-    block = _last_block(answer)
+    block = _last_block(answer, entry_point)
     if block is not None and _defines(block, entry_point):
+        block = textwrap.dedent(block)  # a block in a list is indented with it
         return f"{_stub(prompt)}\n{block}" if prompt else block
     if begun.count(FENCE) % 2:  # the answer goes on within the block that its begin has opened
         answer = answer.partition(FENCE)[0]
@@ -52,11 +56,17 @@ def _defines(code: str, name: str) -> bool:
     return re.search(rf"^\s*(?:async\s+)?def\s+{name}\b|^{name}\s*=", code, re.MULTILINE) is not None
 
 
-def _last_block(answer: str) -> str | None:
-    """Give the last complete code block, else an open one that nothing but words stand before; None without one."""
-    blocks = [match.group(1) for match in _FENCED.finditer(answer)]
+def _last_block(answer: str, entry_point: str) -> str | None:
+    """Give the last complete code block, else an open one that nothing but words stand before; None without one.
+
+    Blocks that show a program's output or its use often follow: the last that defines the function goes first, then the
+    last that is indented and so goes on from the prompt.
+    """
+    blocks = [match.group(2) for match in _FENCED.finditer(answer)]
     if blocks:
-        return blocks[-1]
+        defining = [block for block in blocks if _defines(block, entry_point)]
+        bodies = [block for block in blocks if block.strip() and block.lstrip("\n")[:1] in " \t"]
+        return (defining or bodies or blocks)[-1]
     start = _OPEN.search(answer)
     if start is None:
         return None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
@@ -12,14 +13,15 @@ from lm_eval.api.registry import AGGREGATION_REGISTRY
 from evalsweep.config import JobConfig, samples_at
 from evalsweep.engine.answers.reading import READERS, scores_of
 from evalsweep.engine.benchmarks import scorers
-from evalsweep.engine.models.contract import Backend
-from evalsweep.engine.models.requests import CAPPED
+from evalsweep.engine.models.requests import CAPPED, Answer
 from evalsweep.engine.tasks.harness import Built
 from evalsweep.engine.tasks.prompts import Prompts
 from evalsweep.errors import BadInput
 from evalsweep.metrics import Metric, of_lm_eval
 from evalsweep.provenance import text_hash
 from evalsweep.record import Sample, group_of
+
+Given = Mapping[tuple[str, int, int], Answer]  # by task, document and number of the answer
 
 FLEXIBLE = "exact_match,flexible-extract"  # lm_eval's own score of numbers, which reads the last one
 
@@ -108,7 +110,7 @@ def samples(
     results: dict[str, Any],
     rounds: list[dict[str, Any]],
     made: dict[str, Prompts],
-    lm: Backend,
+    given: Given,
     job: JobConfig,
 ) -> list[Sample]:
     """Give one sample a document, in order.
@@ -118,7 +120,7 @@ def samples(
         results: lm_eval's results, with prompts and all answers of each document.
         rounds: lm_eval's results for the first answers, the second answers, and so on; scores are means over them.
         made: how the prompts of each task came about.
-        lm: the model, which knows how its answers came to their end.
+        given: what is known of each answer beside its text.
         job: how many answers to a document were asked for, and how they are scored.
     """
     found = []
@@ -158,35 +160,37 @@ def samples(
                     target=_target(task, row),
                     responses=_responses(task, row),
                     scores={m: sum(v) / len(v) for m, v in scores.get(row["doc_id"], {}).items()} | own,
-                    flags=[*prompt.flags, *flags, *_answer_flags(task, row, lm, samples_at(job))],
+                    flags=[*prompt.flags, *flags, *_answer_flags(task, row, given, samples_at(job))],
                     lost=prompt.lost,
                     group=group_of(row["doc"], job.task.group_by),
-                    thinking=_thinking(task, row, lm),
+                    thinking=_thinking(task, row, given),
                     readings=readings,
                 )
             )
     return found
 
 
-def _thinking(task: Any, row: dict[str, Any], lm: Backend) -> list[str]:
+def _thinking(task: Any, row: dict[str, Any], given: Given) -> list[str]:
     """Give the thinking part of each answer; an empty list where no answer has one."""
-    if task.OUTPUT_TYPE != "generate_until":
-        return []
-    keys = [(str(task.task_name), row["doc_id"], n) for n in range(len(row["resps"][0]))]
-    found = [lm.answers.thinking.get(key, "") for key in keys]
+    found = [answer.thinking for answer in _answers(task, row, given)]
     return found if any(found) else []
 
 
-def _answer_flags(task: Any, row: dict[str, Any], lm: Backend, asked: int) -> list[str]:
+def _answers(task: Any, row: dict[str, Any], given: Given) -> list[Answer]:
+    """Give the texts that were written for a document, with all that is known of them."""
     if task.OUTPUT_TYPE != "generate_until":
         return []
-    texts = list(map(str, row["resps"][0]))
-    name = str(task.task_name)
-    flags = ["few_answers"] if len(texts) < asked else []
-    flags += ["empty"] if any(not text.strip() for text in texts) else []
-    keys = [(name, row["doc_id"], n) for n in range(len(texts))]
-    flags += ["unfinished_thinking"] if lm.answers.unfinished.intersection(keys) else []
-    return flags + (["capped"] if CAPPED in map(lm.answers.endings.get, keys) else [])
+    return [given[str(task.task_name), row["doc_id"], n] for n in range(len(row["resps"][0]))]
+
+
+def _answer_flags(task: Any, row: dict[str, Any], given: Given, asked: int) -> list[str]:
+    answers = _answers(task, row, given)
+    if not answers:
+        return []
+    flags = ["few_answers"] if len(answers) < asked else []
+    flags += ["empty"] if any(not str(answer.value).strip() for answer in answers) else []
+    flags += ["unfinished_thinking"] if not all(answer.finished for answer in answers) else []
+    return flags + (["capped"] if any(answer.ended == CAPPED for answer in answers) else [])
 
 
 def _flat(value: Any) -> list[Any]:

@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from evalsweep.config import DecodingConfig, JobConfig, ModelConfig
+from evalsweep.engine.benchmarks import scorers
 from evalsweep.engine.models.contract import Capabilities
 from evalsweep.errors import BadInput
 from evalsweep.redact import redact_tree
@@ -124,7 +125,7 @@ KINDS: dict[str, Kind] = {
             deterministic=None,
             reports_endings=False,
         ),
-        frozenset((*_EVERY, "backend", "args", "batch_size", "device")),
+        frozenset((*_EVERY, "backend", "args", "batch_size", "device")) - {"max_length", "max_thinking_toks"},
         {"backend": "the name of a backend of lm_eval"},
         "model=lm_eval model.backend=sglang 'model.args={pretrained: my-model}'",
     ),
@@ -146,6 +147,8 @@ def idle(job: JobConfig) -> list[str]:
         for key, value in changed(job.model).items()
         if key not in kind.keys
     ]
+    if job.model.template_args and not job.model.apply_chat_template:
+        found.append(f"model.template_args={job.model.template_args} has no effect without a chat template")
     if job.temperature == 0:
         found += [
             f"decoding.{key}={getattr(job.decoding, key)} has no effect at temperature 0"
@@ -174,12 +177,27 @@ def acting(job: JobConfig) -> dict[str, Any]:
         found[group] = {key: value for key, value in values.items() if value != default[group][key]}
     found["model"] = {k: v for k, v in found["model"].items() if k in kind.keys and k not in _HARMLESS}
     found["decoding"] = {k: v for k, v in found["decoding"].items() if k in decoding and k != "do_sample"}
-    if greedy:
-        found["task"].pop("samples", None)
-    if job.fewshot.name == "file":
-        found["fewshot"].pop("seed", None)
+    for key in _unread(job):
+        group, _, name = key.partition(".")
+        found[group].pop(name, None)
+    if job.task.num_fewshot == 0:
+        found["fewshot"] = {"name": "fixed"}  # no shot is drawn
     if found.get("on_truncation") == default["on_truncation"]:
         del found["on_truncation"]
+    return found
+
+
+def _unread(job: JobConfig) -> list[str]:
+    """Name the keys that nothing reads in this job, whatever their values."""
+    found = ["prompt.file"]  # its text is in prompt.system
+    if job.temperature == 0:
+        found += ["task.samples", "task.k"]
+    if job.fewshot.name == "file":
+        found += ["fewshot.seed"]
+    if not job.model.apply_chat_template:
+        found += ["model.template_args"]
+    if scorers.scorer_of(job) != scorers.CODE:
+        found += ["task.sandbox_packages"]
     return found
 
 

@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import torch
-from lm_eval.api.instance import Instance
 from lm_eval.models.huggingface import HFLM
 from transformers.quantizers import AutoQuantizationConfig
 
 from evalsweep.config import DecodingConfig, JobConfig
 from evalsweep.engine.models.contract import Capabilities
-from evalsweep.engine.models.draw import TOLERANCE, TOLERANCE_16_BITS, WARPERS, Settings
-from evalsweep.engine.models.generation import Generator, Rounding
+from evalsweep.engine.models.draw import TOLERANCE, TOLERANCE_16_BITS, WARPERS, Prompted, Row, Settings
+from evalsweep.engine.models.generation import Generator
+from evalsweep.engine.models.lm_eval_requests import told
 from evalsweep.engine.models.noise import STREAM
-from evalsweep.engine.models.requests import ENDED, Answers, Request, sample_numbers
+from evalsweep.engine.models.requests import ENDED, GENERATE, ROLLING, Answer, Request, Tell, stops
 from evalsweep.engine.models.template import Template
 from evalsweep.engine.models.text import Detokenizer, cut
-from evalsweep.engine.models.thinking import quiet_regions
+from evalsweep.engine.models.thinking import Thinking
 from evalsweep.errors import BadInput
 from evalsweep.record import Alarm
 
@@ -62,8 +63,9 @@ class Transformers(HFLM):
     batch_size_per_gpu: int
     AUTO_MODEL_CLASS: Any
     can: Capabilities
-    answers: Answers
+    thinking: Thinking
     template: Template
+    smallest_batch: int | None = None  # rows of a batch after memory ran out
     _checked: bool = False  # that the model's batches agree with its rows alone
     declares_bos: bool = False  # whether the tokenizer's configuration says that it puts a begin token
 
@@ -76,10 +78,9 @@ class Transformers(HFLM):
     def begin(self, job: JobConfig) -> dict[str, Any]:
         """Get ready for a job; see `contract.Backend`."""
         model = job.model
-        self.seed, self.batch_size_per_gpu, self.tolerance = job.seed, model.batch_size, model.tie_tolerance
+        self.batch_size_per_gpu, self.tolerance = model.batch_size, model.tie_tolerance
         self.thinking_toks = model.max_thinking_toks or 0
-        self.answers = Answers(model.thinking)
-        self.rounding = Rounding()
+        self.thinking = Thinking(tuple(model.thinking))
         self.template = Template(self.tokenizer, model.template_args, job.prompt.placement)
         if model.apply_chat_template:
             if not self.template.source:
@@ -88,6 +89,11 @@ class Transformers(HFLM):
                 )
             self.template.check_system(job.prompt.system, model.pretrained or model.name)
         return self.template.identity()
+
+    @property
+    def loglikelihood_length(self) -> int:
+        """Give the tokens that a context and its continuation share: the last one is not read, only scored."""
+        return int(self.max_length) + 1
 
     def close(self) -> None:
         """Do nothing: the memory of the weights goes with the object."""
@@ -107,28 +113,28 @@ class Transformers(HFLM):
         puts_one = list(self.tokenizer("a")["input_ids"])[:1] == [bos]
         return bos, bos is not None and (puts_one or self.declares_bos)
 
-    def numbers(self) -> dict[str, float | None]:
-        """Report the tokens that were generated and the near-ties among them."""
-        return {k: float(getattr(self.rounding, k)) for k in ("tokens", "near_ties", "flipped")}
+    def numbers(self, answers: Sequence[Answer]) -> dict[str, float | None]:
+        """Add up the tokens that were generated and the near-ties among them."""
+        return {k: float(sum(a.counts.get(k, 0) for a in answers)) for k in ("tokens", "near_ties", "flipped")}
 
-    def details(self) -> dict[str, Any]:
+    def details(self, answers: Sequence[Answer]) -> dict[str, Any]:
         """Report what was seen of rounding."""
-        return {"rounding": asdict(self.rounding)}
+        return {"rounding": {**self.numbers(answers), "largest": _moved(answers)}}
 
-    def alarms(self, job: JobConfig) -> list[Alarm]:
+    def alarms(self, job: JobConfig, answers: Sequence[Answer]) -> list[Alarm]:
         """Report rounding beyond its tolerance, memory that ran out, weights that were left out, tokens that differ."""
         found = []
-        tolerance = max((float(sent.get("tie_tolerance", 0.0)) for sent in self.answers.sent), default=0.0)
-        if self.rounding.largest > tolerance > 0:
+        tolerance, moved = self._tolerance(), _moved(answers)
+        if moved > tolerance > 0:
             line = (
-                f"rounding moved the logits of {job.task.name} by up to {self.rounding.largest:.2g}, more than the "
+                f"rounding moved the logits of {job.task.name} by up to {moved:.2g}, more than the "
                 f"tolerance of {tolerance:g} within which near-ties are decided alone: texts may depend on "
-                f"model.batch_size; model.tie_tolerance={2 * self.rounding.largest:.2g} or model.dtype=float32 closes "
+                f"model.batch_size; model.tie_tolerance={2 * moved:.2g} or model.dtype=float32 closes "
                 "this"
             )
             found.append(Alarm("rounding", line))
-        if self.rounding.smallest_batch is not None:
-            line = f"out of memory: the batch went down from {job.model.batch_size} to {self.rounding.smallest_batch}"
+        if self.smallest_batch is not None:
+            line = f"out of memory: the batch went down from {job.model.batch_size} to {self.smallest_batch}"
             found.append(Alarm("memory", line))
         if self.loading.unexpected:
             names = self.loading.unexpected
@@ -146,19 +152,19 @@ class Transformers(HFLM):
         tokens: list[int] = super().tok_encode(string, add_special_tokens, **kwargs)
         return tokens
 
-    def loglikelihood(self, requests: list[Instance], disable_tqdm: bool = False) -> list[tuple[float, bool]]:
-        if self.prefix_token_id is None and any(not request.args[0] for request in requests):
+    def answer(self, requests: Sequence[Request], tell: Tell) -> None:
+        """Answer requests of one kind; see `contract.Backend`."""
+        kind = requests[0].kind
+        if kind == GENERATE:
+            self._write(requests, tell)
+            return
+        if self.prefix_token_id is None and (kind == ROLLING or any(not request.prompt for request in requests)):
             raise self._no_prefix()
-        for request in requests[:1]:
-            self.template.compare(str(request.args[0]), self.encode)
-        answers: list[tuple[float, bool]] = super().loglikelihood(requests, disable_tqdm=disable_tqdm)
-        return answers
+        told(self, requests, tell)
 
-    def loglikelihood_rolling(self, requests: list[Instance], disable_tqdm: bool = False) -> list[float]:
-        if self.prefix_token_id is None:
-            raise self._no_prefix()
-        answers: list[float] = super().loglikelihood_rolling(requests, disable_tqdm=disable_tqdm)
-        return answers
+    def look_at(self, prompt: str) -> None:
+        """Compare a prompt with its tokens; see `contract.Backend`."""
+        self.template.compare(prompt, self.encode)
 
     def _no_prefix(self) -> BadInput:
         return BadInput(
@@ -167,27 +173,21 @@ class Transformers(HFLM):
             "model.tokenizer=DIR, a tokenizer with a begin token",
         )
 
-    def generate_until(self, requests: list[Instance], disable_tqdm: bool = False) -> list[str]:
-        answers = [""] * len(requests)
-        alike: dict[str, list[int]] = {}
-        for i, request in enumerate(requests):
-            alike.setdefault(repr(request.args[1]), []).append(i)
-        samples = sample_numbers(requests)
+    def _write(self, requests: Sequence[Request], tell: Tell) -> None:
+        alike: dict[str, list[Request]] = {}
+        for request in requests:
+            alike.setdefault(repr(sorted(request.settings.items())), []).append(request)
         tokens: dict[str, tuple[int, ...]] = {}
-        for positions in alike.values():
-            settings = self._settings(requests[positions[0]].args[1])
+        for group in alike.values():
+            settings = self._settings(group[0])
             longest = self.max_length - settings.max_gen_toks
             wanted = []
-            for i in positions:
-                prompt = requests[i].args[0]
-                if prompt not in tokens:
-                    tokens[prompt] = self._prompt_tokens(prompt)
-                opened = self.template.opens_thinking(prompt, self.answers.tags)
-                wanted.append(Request(prompt, tokens[prompt][-longest:], samples[i], i, opened))
-            for prompt in [requests[i].args[0] for i in positions if requests[i].doc_id == 0][:1]:
-                self.template.compare(prompt, self.encode)
-            self._generate(wanted, settings, requests, answers)
-        return answers
+            for request in group:
+                if request.prompt not in tokens:
+                    tokens[request.prompt] = self._prompt_tokens(request.prompt)
+                opened = self.template.opens_thinking(request.prompt, self.thinking.tags)
+                wanted.append(Prompted(request, tokens[request.prompt][-longest:], opened))
+            self._generate(wanted, settings, tell)
 
     def _prompt_tokens(self, prompt: str) -> tuple[int, ...]:
         tokens = tuple(self.encode(prompt))
@@ -197,66 +197,62 @@ class Transformers(HFLM):
             raise self._no_prefix()
         return (self.prefix_token_id,)
 
-    def _generate(
-        self, wanted: list[Request], settings: Settings, requests: list[Instance], answers: list[str]
-    ) -> None:
-        def tell(request: Request, new: list[int], ended: str) -> None:
-            instance = requests[request.position]
-            shown = new[:-1] if ended == ENDED else new  # an end token need not be one that decoding leaves out
-            text = self._text(request, shown, settings)
-            answers[request.position] = self.answers.keep(instance, request.sample, text, ended, request.opened)
-            self.cache_hook.add_partial("generate_until", instance.args, answers[request.position])
+    def _generate(self, wanted: list[Prompted], settings: Settings, tell: Tell) -> None:
+        def done(row: Row) -> None:
+            new = row.new[:-1] if row.ended == ENDED else row.new  # an end token need not be one that decoding drops
+            text = self.text.plain(row.of.tokens, new, self.thinking.tags)
+            text = cut(text, settings.stop, lambda said: settings.quiet(said, row.of.opened))
+            counts = {"tokens": len(row.new), "near_ties": row.near_ties, "flipped": row.flipped, "moved": row.moved}
+            tell(row.of.request, self.thinking.answer(text, row.ended, row.of.opened, counts=counts))
 
         pad = self.tokenizer.pad_token_id
         if pad is None or pad >= self.model.get_input_embeddings().num_embeddings:
             pad = 0  # lm_eval adds a pad token to a tokenizer that has none, which the model does not know
-        generator = Generator(self.model, self.text.marked, pad, self.rounding)
+        generator = Generator(self.model, self.text.marked, pad)
         if not self._checked:
             generator.check(self.encode("The quick brown fox jumps over the lazy dog. Answer: 12"))
             self._checked = True
-        generator.generate(wanted, settings, self.batch_size_per_gpu, tell)
+        try:
+            generator.generate(wanted, settings, self.batch_size_per_gpu, done)
+        finally:
+            self.smallest_batch = generator.smallest_batch or self.smallest_batch
 
-    def _text(self, request: Request, new: list[int], settings: Settings) -> str:
-        """Give an answer up to its first stop string."""
-        text = self.text.plain(request.tokens, new, self.answers.tags)
-        return cut(text, settings.stop, lambda said: settings.quiet(said, request.opened))
+    def sent(self, request: Request) -> dict[str, Any]:
+        """Give the settings of a request as they are sent; see `contract.Backend`."""
+        settings = self._settings(request)
+        fences = not request.settings.get("stop_in_fences", True)
+        return {
+            **{k: v for k, v in request.settings.items() if k not in ("until", "stop_in_fences")},
+            **({"max_thinking_toks": self.thinking_toks} if self.thinking_toks else {}),
+            "stop": list(settings.stop),
+            **({"stop_in_fences": False} if fences else {}),
+            "end_tokens": sorted(settings.end_tokens),
+            "tie_tolerance": settings.tolerance,
+            "sampler": STREAM if settings.temperature else "greedy",
+        }
 
-    def _settings(self, asked: dict[str, Any]) -> Settings:
-        """Make the settings of a request, each of which acts or is refused; note them as sent."""
-        asked = dict(asked)
-        stop = [asked["until"]] if isinstance(asked["until"], str) else list(asked["until"] or [])
-        fences = not asked.pop("stop_in_fences", True)
+    def _settings(self, request: Request) -> Settings:
+        """Make the settings of a request, each of which acts or is refused."""
+        asked = {k: v for k, v in request.settings.items() if k != "stop_in_fences"}
         neutral = {**asdict(DecodingConfig()), "temperature": 0.0, "max_gen_toks": 0, "until": []}
         if unknown := sorted(set(asked) - set(neutral)):
             raise BadInput(f"generation setting {unknown[0]}", "is not one that evalsweep's generator has")
         ends = self.model.generation_config.eos_token_id
         ends = {self.eot_token_id, *(ends if isinstance(ends, list) else [ends])} - {None}
-        default = TOLERANCE.get(self.model.dtype, TOLERANCE_16_BITS)
-        warpers = {k: v for k, v in asked.items() if k in WARPERS and v != neutral[k]}
-        end_text = [] if self.eot_token_id is None else [self.decode(self.eot_token_id)]
-        tags = self.answers.tags
-        settings = Settings(
-            seed=self.seed,
+        end_text = [] if self.eot_token_id is None else [self.decode([self.eot_token_id])]
+        return Settings(
             temperature=float(asked["temperature"]) if asked["do_sample"] else 0.0,
             max_gen_toks=int(asked["max_gen_toks"]) + self.thinking_toks,
-            stop=tuple(dict.fromkeys([*filter(None, stop), *end_text])),
+            stop=tuple(dict.fromkeys([*stops(asked), *end_text])),
             end_tokens=frozenset(ends),
-            tolerance=default if self.tolerance is None else self.tolerance,
-            warpers=warpers,
-            quiet=lambda text, opened: quiet_regions(text, tags, opened, fences),
+            tolerance=self._tolerance(),
+            warpers={k: v for k, v in asked.items() if k in WARPERS and v != neutral[k]},
+            quiet=lambda text, opened: self.thinking.quiet(text, request.settings, opened),
         )
-        self.answers.note_sent(
-            {
-                **{k: v for k, v in asked.items() if k != "until"},
-                **({"max_thinking_toks": self.thinking_toks} if self.thinking_toks else {}),
-                "stop": list(settings.stop),
-                **({"stop_in_fences": False} if fences else {}),
-                "end_tokens": sorted(settings.end_tokens),
-                "tie_tolerance": settings.tolerance,
-                "sampler": STREAM if settings.temperature else "greedy",
-            }
-        )
-        return settings
+
+    def _tolerance(self) -> float:
+        default = TOLERANCE.get(self.model.dtype, TOLERANCE_16_BITS)
+        return default if self.tolerance is None else self.tolerance
 
     def _create_model(self, *args: Any, **kwargs: Any) -> None:
         # lm_eval hands a checkpoint's own settings over a second time, of which transformers warns
@@ -293,7 +289,7 @@ class Transformers(HFLM):
                     if size == 1:
                         raise
                 if found is None:  # outside of the handler, whose traceback holds the tensors
-                    most = self.rounding.smallest_batch = size // 2
+                    most = self.smallest_batch = size // 2
                     if torch.cuda.is_available():
                         torch.cuda.empty_cache()
                     continue
@@ -303,3 +299,8 @@ class Transformers(HFLM):
         finally:
             self.batch_size_per_gpu = asked
         return answers
+
+
+def _moved(answers: Sequence[Answer]) -> float:
+    """Give the most by which rounding was seen to move a difference of two logits."""
+    return max((a.counts.get("moved", 0.0) for a in answers), default=0.0)

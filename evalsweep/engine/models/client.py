@@ -40,14 +40,10 @@ class _Bearer(AuthBase):
 
 
 class Client:
-    """Asks one endpoint.
-
-    `usage` adds up the tokens that the server says it has read and written; None where it does not say.
-    """
+    """Asks one endpoint."""
 
     def __init__(self, model: ModelConfig) -> None:
         self.model = model
-        self.usage: dict[str, int] = {}
         url = urlsplit(str(model.base_url))
         auth: AuthBase = _Bearer(os.environ.get("OPENAI_API_KEY"))
         if url.username:
@@ -85,7 +81,6 @@ class Client:
                     position = pending.pop(future)
                     error = future.exception()
                     if error is None:
-                        self._count(future.result())
                         done(position, future.result())
                     else:
                         failure = failure or error
@@ -144,12 +139,6 @@ class Client:
 
     def _refused(self, problem: str) -> BadInput:
         return BadInput(f"model.base_url={redact(str(self.model.base_url))}", problem)
-
-    def _count(self, answer: dict[str, Any]) -> None:
-        usage = answer.get("usage")
-        for name, value in (usage if isinstance(usage, dict) else {}).items():
-            if isinstance(value, int):
-                self.usage[name] = self.usage.get(name, 0) + value
 
 
 def reach(model: ModelConfig) -> str:

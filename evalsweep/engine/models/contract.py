@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any, Literal, Protocol
 
 from evalsweep.config import DecodingConfig, JobConfig
+from evalsweep.engine.models.requests import Answer, Request, Tell
 from evalsweep.record import Alarm
 
 SAMPLING = frozenset(f.name for f in fields(DecodingConfig))
@@ -50,16 +51,19 @@ class Capabilities:
 
 
 class Backend(Protocol):
-    """What answers a job: lm_eval's three kinds of requests, and what evalsweep asks beside them.
+    """What answers requests, and what evalsweep asks beside them.
 
-    `max_length` is the tokens that prompt and answer share, None where that is not known; `answers` is what is known of
-    the answers of the last run (`requests.Answers`); lm_eval's `cache_hook` is told each answer as it arrives.
+    `max_length` is the tokens that prompt and answer share, `loglikelihood_length` those that a context and its
+    continuation share; None where that is not known.
     """
 
     can: Capabilities
-    max_length: int | None
-    answers: Any
-    cache_hook: Any
+
+    @property
+    def max_length(self) -> int | None: ...
+
+    @property
+    def loglikelihood_length(self) -> int | None: ...
 
     def begin(self, job: JobConfig) -> dict[str, Any]:
         """Get ready for a job, and give the part of the identity that belongs to it. Errors: BadInput."""
@@ -67,11 +71,20 @@ class Backend(Protocol):
     def close(self) -> None:
         """Give back the memory that the model holds; called before another model is loaded into this process."""
 
-    def generate_until(self, requests: list[Any], disable_tqdm: bool = False) -> list[str]: ...
+    def answer(self, requests: Sequence[Request], tell: Tell) -> None:
+        """Answer requests of one kind, no two of them equal, in any order; tell each answer as it comes.
 
-    def loglikelihood(self, requests: list[Any], disable_tqdm: bool = False) -> list[tuple[float, bool]]: ...
+        Errors: BadInput for what cannot be answered; what was told before stays.
+        """
 
-    def loglikelihood_rolling(self, requests: list[Any], disable_tqdm: bool = False) -> list[float]: ...
+    def sent(self, request: Request) -> dict[str, Any]:
+        """Give the settings of a request as they are sent: every one that acts, and nothing of its prompt or seed.
+
+        Errors: BadInput for a setting that cannot act.
+        """
+
+    def look_at(self, prompt: str) -> None:
+        """Compare the first prompt of a job with the tokens that it is sent as; `alarms` tells what differs."""
 
     def apply_chat_template(self, chat_history: list[dict[str, str]], add_generation_prompt: bool = True) -> Any:
         """Render a conversation as this backend sends it: text, or messages. Errors: BadInput."""
@@ -85,14 +98,14 @@ class Backend(Protocol):
     def begin_token(self) -> tuple[int | None, bool]:
         """Give the begin token (BOS), and whether this tokenizer puts one before a text; only where it counts."""
 
-    def numbers(self) -> dict[str, float | None]:
-        """Report what was counted during the last run, by the name of its metric (`tokens`, `near_ties`)."""
+    def numbers(self, answers: Sequence[Answer]) -> dict[str, float | None]:
+        """Add up what was counted, by the name of its metric (`tokens`, `near_ties`)."""
 
-    def details(self) -> dict[str, Any]:
+    def details(self, answers: Sequence[Answer]) -> dict[str, Any]:
         """Report what else a record should hold of how the answers came about."""
 
-    def alarms(self, job: JobConfig) -> list[Alarm]:
-        """Report what a reader must know of the last run, and only this backend can tell."""
+    def alarms(self, job: JobConfig, answers: Sequence[Answer]) -> list[Alarm]:
+        """Report what a reader must know of a job's answers, and only this backend can tell."""
 
 
 @dataclass(frozen=True)

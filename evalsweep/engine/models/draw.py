@@ -9,7 +9,8 @@ from typing import Any
 import torch
 import transformers
 
-from evalsweep.engine.models.requests import Row
+from evalsweep.engine.models.noise import stream_key
+from evalsweep.engine.models.requests import CAPPED, Request
 
 # Two logits closer than this, in logits, are a near-tie, which batches of different shapes may decide differently.
 # Measured on the embedded model between batch shapes: differences move by at most 4e-5 in float32. In 16 bits they move
@@ -30,6 +31,40 @@ WARPERS: dict[str, Any] = {
 }
 
 
+@dataclass(frozen=True, eq=False)
+class Prompted:
+    """A request and what it is to the model: its tokens, and whether they end within the thinking part."""
+
+    request: Request
+    tokens: tuple[int, ...]
+    opened: bool = False
+
+
+@dataclass
+class Row:
+    """An answer as it grows: its new tokens, how it ended, and what was seen of rounding.
+
+    `near_ties` counts the tokens that rounding might have decided, `flipped` those in which the batch would have chosen
+    another token than the row alone; `moved` is the most by which a difference of two logits moved between the two.
+    """
+
+    of: Prompted
+    new: list[int] = field(default_factory=list)
+    ended: str = CAPPED
+    near_ties: int = 0
+    flipped: int = 0
+    moved: float = 0.0
+
+    def __post_init__(self) -> None:
+        request = self.of.request
+        self.key = stream_key(request.seed or 0, request.prompt, request.sample)
+
+    @property
+    def tokens(self) -> list[int]:
+        """Prompt and answer so far."""
+        return [*self.of.tokens, *self.new]
+
+
 @dataclass(frozen=True)
 class Settings:
     """What decides an answer besides the model and the request.
@@ -38,7 +73,6 @@ class Settings:
     do not count, told whether the prompt has opened the thinking part.
     """
 
-    seed: int
     temperature: float  # 0: greedy
     max_gen_toks: int
     stop: tuple[str, ...]

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-import copy
+import inspect
 from collections.abc import Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any
 
-from lm_eval.api.instance import Instance
-from lm_eval.api.model import LM
+import torch
 from lm_eval.api.registry import get_model, model_registry
 
 from evalsweep.config import DecodingConfig, JobConfig
 from evalsweep.engine.models.backends import kind_of
 from evalsweep.engine.models.contract import Capabilities, Loaded
-from evalsweep.engine.models.requests import Answers, sample_numbers
+from evalsweep.engine.models.generation import check_finite
+from evalsweep.engine.models.lm_eval_requests import instance_of, told
+from evalsweep.engine.models.requests import GENERATE, Answer, Request, Tell
 from evalsweep.engine.models.template import Template, into_user
+from evalsweep.engine.models.thinking import Thinking
 from evalsweep.errors import BadInput, did_you_mean, first_line
 from evalsweep.provenance import value_hash
 from evalsweep.record import Alarm
@@ -24,29 +26,22 @@ UNKNOWN = "unknown"  # how an answer ended
 _STATED = ("until", "max_gen_toks", "do_sample", "temperature")
 
 
-class Foreign(LM):
+class Foreign:
     """A backend of lm_eval. `inner` is lm_eval's own object; settings that were not asked for are left to it."""
 
-    answers: Answers
-    max_length = None
-    tokenizer_name = ""  # for lm_eval's caches, which are not used
+    max_length: int | None = None
+    loglikelihood_length: int | None = None
 
     def __init__(self, inner: Any, can: Capabilities) -> None:
-        super().__init__()
         self.inner, self.can = inner, can
-
-    @property
-    def cache_hook(self) -> Any:
-        return self.inner.cache_hook
-
-    @cache_hook.setter
-    def cache_hook(self, hook: Any) -> None:
-        if hasattr(self, "inner"):  # the base class sets one before there is an inner model
-            self.inner.cache_hook = hook
+        module = getattr(inner, "model", None)
+        self.checks_numbers = isinstance(module, torch.nn.Module)
+        if isinstance(module, torch.nn.Module):
+            module.register_forward_hook(_check_logits)
 
     def begin(self, job: JobConfig) -> dict[str, Any]:
         """Get ready for a job; see `contract.Backend`."""
-        self.answers = Answers(job.model.thinking)
+        self.thinking = Thinking(tuple(job.model.thinking))
         self.placement = job.prompt.placement
         tokenizer = getattr(self.inner, "tokenizer", None)
         self.template = Template(tokenizer, job.model.template_args, self.placement) if tokenizer is not None else None
@@ -64,47 +59,38 @@ class Foreign(LM):
         messages = into_user(chat_history) if self.placement == "user" else chat_history
         return self.inner.apply_chat_template(messages, add_generation_prompt)
 
-    def generate_until(self, requests: list[Instance], disable_tqdm: bool = False) -> list[str]:
-        asked = [self._asked(request) for request in requests]
-        found = self._answered(self.inner.generate_until, asked)
-        numbers = sample_numbers(requests)
-        return [
-            self.answers.keep(request, sample, str(text), UNKNOWN, self._opened(str(request.args[0])))
-            for request, sample, text in zip(requests, numbers, found, strict=True)
-        ]
-
-    def loglikelihood(self, requests: list[Instance], disable_tqdm: bool = False) -> list[tuple[float, bool]]:
-        return list(self._answered(self.inner.loglikelihood, requests))
-
-    def loglikelihood_rolling(self, requests: list[Instance], disable_tqdm: bool = False) -> list[float]:
-        return list(self._answered(self.inner.loglikelihood_rolling, requests))
-
-    def _asked(self, request: Instance) -> Instance:
-        """Give the request with the settings that lm_eval's backends know, and others where they were asked for."""
-        neutral = {f.name: f.default for f in fields(DecodingConfig)}
-        settings = {
-            k: v
-            for k, v in request.args[1].items()
-            if k in _STATED or (k in neutral and v != neutral[k] and k != "num_beams")
-        }
-        if not settings["do_sample"]:
-            settings["temperature"] = 0.0
-        self.answers.note_sent(settings)
-        asked = copy.copy(request)
-        asked.arguments = (request.args[0], settings)
-        return asked
-
-    def _answered(self, method: Any, requests: Sequence[Instance]) -> Any:
+    def answer(self, requests: Sequence[Request], tell: Tell) -> None:
+        """Answer requests of one kind; see `contract.Backend`."""
+        kind = requests[0].kind
         try:
-            return method(list(requests))
+            if kind != GENERATE:
+                told(self.inner, requests, tell)
+                return
+            asked = [instance_of(replace(request, settings=self.sent(request))) for request in requests]
+            found = self.inner.generate_until(asked, disable_tqdm=True)
         except (NotImplementedError, AssertionError, ValueError, TypeError) as e:
             raise BadInput(
                 f"model.backend={type(self.inner).__name__}",
-                f"lm_eval's backend cannot answer {method.__name__} ({type(e).__name__}: {first_line(e)})",
+                f"lm_eval's backend cannot answer {kind} ({type(e).__name__}: {first_line(e)})",
             ) from e
+        for request, text in zip(requests, found, strict=True):
+            tell(request, self.thinking.answer(str(text), UNKNOWN, self._opened(request.prompt)))
+
+    def sent(self, request: Request) -> dict[str, Any]:
+        """Give the settings that lm_eval's backends know, and others where they were asked for."""
+        neutral = {f.name: f.default for f in fields(DecodingConfig)}
+        settings = {
+            k: v
+            for k, v in request.settings.items()
+            if k in _STATED or (k in neutral and v != neutral[k] and k != "num_beams")
+        }
+        return settings if settings["do_sample"] else {**settings, "temperature": 0.0}
+
+    def look_at(self, prompt: str) -> None:
+        """Do nothing: the backend makes the tokens; see `contract.Backend`."""
 
     def _opened(self, prompt: str) -> bool:
-        return self.template is not None and self.template.opens_thinking(prompt, self.answers.tags)
+        return self.template is not None and self.template.opens_thinking(prompt, self.thinking.tags)
 
     def encode(self, text: str) -> list[int]:
         raise NotImplementedError("see `can.counts_tokens`")
@@ -118,22 +104,37 @@ class Foreign(LM):
     def close(self) -> None:
         """Do nothing: no model is held here."""
 
-    def numbers(self) -> dict[str, float | None]:
+    def numbers(self, answers: Sequence[Answer]) -> dict[str, float | None]:
         """Report that nobody counts the tokens."""
         return {"tokens": None}
 
-    def details(self) -> dict[str, Any]:
+    def details(self, answers: Sequence[Answer]) -> dict[str, Any]:
         """Report nothing; see `contract.Backend`."""
         return {}
 
-    def alarms(self, job: JobConfig) -> list[Alarm]:
+    def alarms(self, job: JobConfig, answers: Sequence[Answer]) -> list[Alarm]:
         """Report what is not promised of answers that lm_eval's own backend gives."""
         line = (
             f"lm_eval's backend {job.model.backend} answers {job.task.name}: not promised are answers that depend on "
             "their request alone (and not on batch, order or limit), a seed for each answer, no settings of the "
-            "model's own, and that cut prompts and answers are noticed"
+            "model's own, that cut prompts and answers are noticed, that a system prompt reaches the model"
+            + ("" if self.checks_numbers else ", and that broken numbers (NaN) are")
         )
         return [Alarm("foreign_backend", line)]
+
+
+def _check_logits(_module: Any, _inputs: Any, output: Any) -> None:
+    """Stop where the model of a backend gives no numbers. Errors: BadInput."""
+    logits = getattr(output, "logits", None)
+    if isinstance(logits, torch.Tensor) and logits.dim() == 3:
+        check_finite(logits[:, -1], ["the next token of a prompt"] * len(logits))
+
+
+def _device(kind: Any) -> str | None:
+    """Give the device for a backend whose own default is a GPU, where there is none; else leave it to the backend."""
+    own = inspect.signature(kind.__init__).parameters.get("device")
+    gpu = own is not None and str(own.default).startswith("cuda")
+    return "cpu" if gpu and not torch.cuda.is_available() else None
 
 
 def load(job: JobConfig) -> Loaded:
@@ -153,7 +154,7 @@ def load(job: JobConfig) -> Loaded:
         ) from e
     except ImportError as e:
         raise BadInput(given, f"needs a package that is not installed ({first_line(e)})") from e
-    device = None if model.device == "auto" else model.device
+    device = _device(kind) if model.device == "auto" else model.device
     try:
         inner = kind.create_from_arg_obj(dict(model.args), {"batch_size": model.batch_size, "device": device})
     except Exception as e:  # a backend may raise anything; it ends as one line

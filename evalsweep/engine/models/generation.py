@@ -8,29 +8,17 @@ import math
 import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
 from transformers import DynamicCache
 
-from evalsweep.engine.models.draw import Settings, scores
-from evalsweep.engine.models.noise import gumbel, stream_key
-from evalsweep.engine.models.requests import ENDED, STOPPED, Request, Row
+from evalsweep.engine.models.draw import Prompted, Row, Settings, scores
+from evalsweep.engine.models.noise import gumbel
+from evalsweep.engine.models.requests import ENDED, STOPPED
 from evalsweep.engine.models.text import first_stop
 from evalsweep.errors import BadInput
-
-
-@dataclass
-class Rounding:
-    """How often near-ties came up, and what was seen of rounding there."""
-
-    tokens: int = 0
-    near_ties: int = 0
-    flipped: int = 0  # near-ties in which the batch would have chosen another token than the row alone
-    largest: float = 0.0  # the most by which a difference of two logits moved between batch and row alone
-    smallest_batch: int | None = None  # rows a batch after memory ran out
 
 
 class Generator:
@@ -40,16 +28,15 @@ class Generator:
         model: of transformers.
         decode: makes text of a prompt's and an answer's token ids: the answer's text, special tokens kept.
         pad_token: any token; what it stands for is masked.
-        rounding: is added to.
+
+    `smallest_batch` is the number of rows of a batch after memory ran out, None where it never did.
     """
 
-    def __init__(
-        self, model: Any, decode: Callable[[Sequence[int], Sequence[int]], str], pad_token: int, rounding: Rounding
-    ) -> None:
+    def __init__(self, model: Any, decode: Callable[[Sequence[int], Sequence[int]], str], pad_token: int) -> None:
         self.model = model
         self.decode = decode
         self.pad_token = pad_token
-        self.rounding = rounding
+        self.smallest_batch: int | None = None
         # an adapter of PEFT stands around the model and hands all arguments on
         inner = model.get_base_model() if hasattr(model, "get_base_model") else model
         self._known = set(inspect.signature(inner.forward).parameters)
@@ -65,12 +52,12 @@ class Generator:
 
     def generate(
         self,
-        requests: Sequence[Request],
+        requests: Sequence[Prompted],
         settings: Settings,
         rows: int,
-        tell: Callable[[Request, list[int], str], None],
+        tell: Callable[[Row], None],
     ) -> None:
-        """Answer every request, in an order of its own; `tell` gets each request, its new tokens and how it ended.
+        """Answer every request, in an order of its own; `tell` gets each row when it has ended.
 
         The samples of a prompt share its prefill, at most `rows` answers grow at once, and a finished one leaves the
         batch. Out of memory, the batch is halved and what it held begins anew, with the same result.
@@ -89,16 +76,16 @@ class Generator:
                         raise
                     full = True
                 for row in finished:
-                    tell(row.request, row.new, row.ended)
+                    tell(row)
                 if not full:
                     bunches = bunches[1:]
                     continue
                 # outside of the handler, whose traceback holds the tensors
                 rows //= 2
-                self.rounding.smallest_batch = rows
+                self.smallest_batch = rows
                 if torch.cuda.is_available():
                     torch.cuda.empty_cache()
-                done = {id(row.request) for row in finished}
+                done = {id(row.of) for row in finished}
                 left = [r for bunch in bunches for group in bunch for r in group if id(r) not in done]
                 bunches = list(_bunches(left, rows))
 
@@ -131,7 +118,7 @@ class Generator:
     @torch.inference_mode()
     def _answer(
         self,
-        bunch: Sequence[Sequence[Request]],
+        bunch: Sequence[Sequence[Prompted]],
         settings: Settings,
         rows: int,
         finished: list[Row],
@@ -144,7 +131,7 @@ class Generator:
             cache = prefilled if n == len(slices) - 1 else copy.deepcopy(prefilled)
             index = torch.tensor([i for i, _ in part])
             cache.reorder_cache(index)  # each layer takes it to its own device
-            alive = [Row(r, stream_key(settings.seed, r.prompt, r.sample)) for _, r in part]
+            alive = [Row(request) for _, request in part]
             self._grow(alive, cache, mask[index], logits[index], settings, finished, pool)
 
     def _prefill(self, prompts: Sequence[Sequence[int]]) -> tuple[Any, torch.Tensor, torch.Tensor]:
@@ -168,7 +155,6 @@ class Generator:
         noise = _noise_ahead(pool, alive, 0, settings, logits.shape[-1])
         for step in range(settings.max_gen_toks):
             tokens = self._choose(alive, logits, settings, noise)
-            self.rounding.tokens += len(alive)
             last = step + 1 == settings.max_gen_toks
             staying = []
             for r, (row, token) in enumerate(zip(alive, tokens, strict=True)):
@@ -217,11 +203,11 @@ class Generator:
                 continue
             own = scores([row], self._alone(row), settings, [drawn[r]])[0][0]
             moved = abs(unit * float(own[best[r]] - own[second[r]]) - gap)
-            self.rounding.near_ties += 1
+            row.near_ties += 1
             if math.isfinite(moved):
-                self.rounding.largest = max(self.rounding.largest, moved)
+                row.moved = max(row.moved, moved)
             chosen = int(own.argmax())
-            self.rounding.flipped += chosen != best[r]
+            row.flipped += chosen != best[r]
             best[r] = chosen
         return best
 
@@ -240,8 +226,8 @@ class Generator:
             tail = self.decode(row.tokens[: len(row.tokens) - len(recent)], recent)
             if any(stop in tail for stop in settings.stop):
                 # where stop strings do not count is seen from the whole answer
-                said = self.decode(row.request.tokens, row.new)
-                if first_stop(said, settings.stop, lambda text: settings.quiet(text, row.request.opened)) is not None:
+                said = self.decode(row.of.tokens, row.new)
+                if first_stop(said, settings.stop, lambda text: settings.quiet(text, row.of.opened)) is not None:
                     row.ended = STOPPED
                     return True
         return False
@@ -263,7 +249,7 @@ def check_finite(logits: torch.Tensor, where: Sequence[str]) -> None:
 
 
 def _end_of(row: Row) -> str:
-    return " ".join(row.request.prompt[-60:].split())
+    return " ".join(row.of.request.prompt[-60:].split())
 
 
 def _noise_ahead(
@@ -274,12 +260,12 @@ def _noise_ahead(
     return [pool.submit(gumbel, row.key, step, size) for row in alive]
 
 
-def _bunches(requests: Sequence[Request], rows: int) -> Iterator[list[list[Request]]]:
+def _bunches(requests: Sequence[Prompted], rows: int) -> Iterator[list[list[Prompted]]]:
     """Requests by prompt, longest prompt first, as many prompts as have their samples in `rows`; at least one."""
-    groups: dict[tuple[int, ...], list[Request]] = {}
+    groups: dict[tuple[int, ...], list[Prompted]] = {}
     for request in requests:
         groups.setdefault(request.tokens, []).append(request)
-    bunch: list[list[Request]] = []
+    bunch: list[list[Prompted]] = []
     for tokens in sorted(groups, key=lambda t: (-len(t), t)):
         if bunch and sum(map(len, bunch)) + len(groups[tokens]) > rows:
             yield bunch
@@ -288,7 +274,7 @@ def _bunches(requests: Sequence[Request], rows: int) -> Iterator[list[list[Reque
     yield bunch
 
 
-def _slices(wanted: list[tuple[int, Request]], rows: int) -> Iterator[list[tuple[int, Request]]]:
+def _slices(wanted: list[tuple[int, Prompted]], rows: int) -> Iterator[list[tuple[int, Prompted]]]:
     """As few parts of at most `rows` as there can be, and as even."""
     size = math.ceil(len(wanted) / math.ceil(len(wanted) / rows))
     for start in range(0, len(wanted), size):

@@ -8,12 +8,11 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
-from lm_eval.api.instance import Instance
-
 from evalsweep.config import DecodingConfig, JobConfig
 from evalsweep.engine.models.client import Client
 from evalsweep.engine.models.contract import Capabilities
-from evalsweep.engine.models.requests import CAPPED, ENDED, Answers, sample_numbers, stops
+from evalsweep.engine.models.requests import CAPPED, ENDED, GENERATE, Answer, Request, Tell, stops
+from evalsweep.engine.models.thinking import Thinking
 from evalsweep.errors import BadInput
 from evalsweep.provenance import text_hash
 from evalsweep.record import Alarm
@@ -39,8 +38,7 @@ class Served(abc.ABC):
     """
 
     can: Capabilities
-    answers: Answers
-    cache_hook: Any
+    thinking: Thinking
     max_length: int | None
 
     def __init__(self, job: JobConfig, can: Capabilities) -> None:
@@ -51,73 +49,86 @@ class Served(abc.ABC):
 
     def begin(self, job: JobConfig) -> dict[str, Any]:
         """Get ready for a job; see `contract.Backend`."""
-        self.seed = job.seed
         self.thinking_toks = job.model.max_thinking_toks or 0
-        self.answers = Answers(job.model.thinking)
+        self.thinking = Thinking(tuple(job.model.thinking))
         return {}
 
     @abc.abstractmethod
-    def prompt_of(self, request: Instance) -> dict[str, Any]:
+    def prompt_of(self, request: Request) -> dict[str, Any]:
         """Give the field of a request's body that holds its prompt."""
 
     @abc.abstractmethod
     def choice_of(self, choice: dict[str, Any]) -> Choice:
         """Read one choice of an answer. Errors: KeyError, TypeError, ValueError for another form."""
 
+    @abc.abstractmethod
     def opens_thinking(self, prompt: str, tags: Sequence[str]) -> bool:
         """Tell whether the prompt, as it is sent, ends within the thinking part."""
-        return False
 
-    def close(self) -> None:
-        """Forget what was counted: no model is held here."""
-        self.client.usage.clear()
+    def close(self) -> None:  # noqa: B027  most endpoints need nothing here
+        """Do nothing: no model is held here."""
 
-    def numbers(self) -> dict[str, float | None]:
-        """Report the tokens that the server says it has written."""
-        found = self.client.usage.get("completion_tokens")
-        return {"tokens": None if found is None else float(found)}
+    def look_at(self, prompt: str) -> None:  # noqa: B027  as above
+        """Do nothing: the server makes the tokens; see `contract.Backend`."""
 
-    def details(self) -> dict[str, Any]:
+    def numbers(self, answers: Sequence[Answer]) -> dict[str, float | None]:
+        """Add up the tokens that the server says it has written."""
+        return {"tokens": self._usage(answers).get("completion_tokens")}
+
+    def details(self, answers: Sequence[Answer]) -> dict[str, Any]:
         """Report the tokens that the server says it has read and written."""
-        return {"usage": dict(self.client.usage) or None, "request_seeds": SEEDS}
+        return {"usage": self._usage(answers) or None, "request_seeds": SEEDS}
 
-    def alarms(self, job: JobConfig) -> list[Alarm]:
+    def alarms(self, job: JobConfig, answers: Sequence[Answer]) -> list[Alarm]:
         """Report nothing of its own; see `contract.Backend`."""
         return []
 
-    def generate_until(self, requests: list[Instance], disable_tqdm: bool = False) -> list[str]:
-        answers = [""] * len(requests)
-        samples = sample_numbers(requests)
-        bodies = [self._body(request, sample) for request, sample in zip(requests, samples, strict=True)]
+    def answer(self, requests: Sequence[Request], tell: Tell) -> None:
+        """Answer requests of one kind; see `contract.Backend`."""
+        if requests[0].kind != GENERATE:
+            self.score(requests, tell)
+            return
+        bodies = [self._body(request) for request in requests]
         again: list[int] = []
+        spent: dict[int, dict[str, float]] = {}  # the usage of answers that were stopped too early
 
         def done(position: int, answer: dict[str, Any]) -> None:
             found = self._read(answer)
             if self._stopped_too_early(requests[position], found):
                 again.append(position)
+                spent[position] = usage_of(answer)
             else:
-                keep(position, found)
+                keep(position, answer, found)
 
-        def keep(position: int, found: Choice) -> None:
+        def keep(position: int, answer: dict[str, Any], found: Choice) -> None:
             request = requests[position]
-            opened = self.opens_thinking(str(request.args[0]), self.answers.tags)
-            text = self.answers.cut(found.text, request.args[1], opened)
-            answers[position] = self.answers.keep(request, samples[position], text, found.ended, opened, found.thought)
-            self.cache_hook.add_partial("generate_until", request.args, answers[position])
+            opened = self.opens_thinking(request.prompt, self.thinking.tags)
+            text = self.thinking.cut(found.text, request.settings, opened)
+            usage = usage_of(answer)
+            before = spent.get(position, {})
+            usage = {k: usage.get(k, 0) + before.get(k, 0) for k in usage | before}
+            tell(request, self.thinking.answer(text, found.ended, opened, found.thought, usage))
 
         self.client.ask(bodies, done)
         free = [{k: v for k, v in bodies[i].items() if k != "stop"} for i in again]
-        self.client.ask(free, lambda n, answer: keep(again[n], self._read(answer)))
-        return answers
+        self.client.ask(free, lambda n, answer: keep(again[n], answer, self._read(answer)))
 
-    def _body(self, request: Instance, sample: int) -> dict[str, Any]:
-        """Make the body of a request: every setting that acts, stated; note the settings as sent."""
-        asked = dict(request.args[1])
+    @abc.abstractmethod
+    def score(self, requests: Sequence[Request], tell: Tell) -> None:
+        """Answer requests for log-likelihoods. Errors: BadInput where the endpoint gives none."""
+
+    def sent(self, request: Request) -> dict[str, Any]:
+        """Give the settings of a request as they are sent; see `contract.Backend`."""
+        return {k: v for k, v in self._body(request).items() if k not in _PER_REQUEST}
+
+    def _body(self, request: Request) -> dict[str, Any]:
+        """Make the body of a request: every setting that acts, stated."""
+        asked = request.settings
         neutral: dict[str, Any] = {f: getattr(DecodingConfig(), f) for f in DecodingConfig.__dataclass_fields__}
         # what every such interface knows is always stated; further settings only where they were asked for
         more = {k: v for k, v in asked.items() if k not in _NOT_SENT and v != neutral.get(k)}
         stop = stops(asked)
-        body = {
+        return {
             "model": self.model.pretrained,
             **self.prompt_of(request),
             "max_tokens": int(asked["max_gen_toks"]) + self.thinking_toks,
@@ -127,11 +138,9 @@ class Served(abc.ABC):
             "presence_penalty": 0.0,
             **{k: v for k, v in more.items() if k != "temperature"},
             **({"stop": stop} if stop else {}),
-            "seed": int(text_hash(f"{self.seed}|{sample}|{request.args[0]}"), 16) % 2**31,
+            "seed": int(text_hash(f"{request.seed or 0}|{request.sample}|{request.prompt}"), 16) % 2**31,
             **self.model.extra_body,
         }
-        self.answers.note_sent({k: v for k, v in body.items() if k not in _PER_REQUEST})
-        return body
 
     def _read(self, answer: dict[str, Any]) -> Choice:
         try:
@@ -142,11 +151,20 @@ class Served(abc.ABC):
                 f"this is no answer of such an endpoint ({type(e).__name__}: {e}): {str(answer)[:200]}",
             ) from e
 
-    def _stopped_too_early(self, request: Instance, found: Choice) -> bool:
-        if found.ended == CAPPED or not stops(request.args[1]):
+    def _stopped_too_early(self, request: Request, found: Choice) -> bool:
+        if found.ended == CAPPED or not stops(request.settings):
             return False
-        opened = self.opens_thinking(str(request.args[0]), self.answers.tags)
-        return self.answers.is_within_quiet(found.text, request.args[1], opened)
+        if found.thought and not found.text.strip():
+            return True  # stopped within what the server calls its reasoning
+        opened = self.opens_thinking(request.prompt, self.thinking.tags)
+        return self.thinking.is_within_quiet(found.text, request.settings, opened)
+
+    def _usage(self, answers: Sequence[Answer]) -> dict[str, float]:
+        found: dict[str, float] = {}
+        for answer in answers:
+            for name, value in answer.counts.items():
+                found[name] = found.get(name, 0) + value
+        return found
 
     def _length(self) -> int | None:
         """Ask the server for the model's length, which vLLM and some others tell in their list of models."""
@@ -174,6 +192,16 @@ def identity_of(served: Served, where: str) -> dict[str, Any]:
         "request_seeds": SEEDS,
         "cuda": None,
     }
+
+
+def usage_of(answer: dict[str, Any]) -> dict[str, float]:
+    """Give the tokens that a server says it has read and written for an answer; empty where it does not say."""
+    usage = answer.get("usage")
+    found: dict[str, float] = {}
+    for name, value in (usage if isinstance(usage, dict) else {}).items():
+        details = value if isinstance(value, dict) else {"": value}  # completion_tokens_details: {reasoning_tokens: 7}
+        found |= {f"{name}.{k}".removesuffix("."): v for k, v in details.items() if isinstance(v, int)}
+    return found
 
 
 def ended_by(reason: Any) -> str:

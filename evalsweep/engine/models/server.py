@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
-
-from lm_eval.api.instance import Instance
 
 from evalsweep.config import JobConfig
 from evalsweep.engine.models.backends import kind_of
 from evalsweep.engine.models.client import reach
 from evalsweep.engine.models.contract import Capabilities, Loaded
+from evalsweep.engine.models.lm_eval_requests import told
+from evalsweep.engine.models.requests import Answer, Request, Tell
 from evalsweep.engine.models.served import Choice, Served, ended_by, identity_of
 from evalsweep.engine.models.template import tokenizer_of
 from evalsweep.engine.models.tokenized import Tokenized
@@ -44,17 +45,30 @@ class Completions(Served, Tokenized):
         bos = self.tokenizer.bos_token
         return text.removeprefix(bos) if bos and self.begin_token()[1] else text
 
-    def generate_until(self, requests: list[Instance], disable_tqdm: bool = False) -> list[str]:
+    def look_at(self, prompt: str) -> None:
+        """Compare a prompt with its tokens; see `contract.Backend`."""
         if self.template is not None:
-            self.template.compare(str(requests[0].args[0]), self.encode)
-        return super().generate_until(requests, disable_tqdm)
+            self.template.compare(prompt, self.encode)
 
-    def alarms(self, job: JobConfig) -> list[Alarm]:
+    def alarms(self, job: JobConfig, answers: Sequence[Answer]) -> list[Alarm]:
         """Report prompts whose tokens are not those of the template."""
         return self.template.alarms(job.task.name) if self.template else []
 
-    def prompt_of(self, request: Instance) -> dict[str, Any]:
-        return {"prompt": str(request.args[0])}
+    def opens_thinking(self, prompt: str, tags: Sequence[str]) -> bool:
+        return Tokenized.opens_thinking(self, prompt, tags)
+
+    def prompt_of(self, request: Request) -> dict[str, Any]:
+        """Give the prompt as text; as token ids where it is too long, and cut as the record says."""
+        if self.can.knows_length and self.max_length is not None:
+            room = self.max_length - int(request.settings["max_gen_toks"]) - self.thinking_toks
+            if len(request.prompt.encode("utf-8", "surrogatepass")) + 2 > room:  # a token is a byte at least
+                ids = self.encode(request.prompt)
+                if len(ids) > room:
+                    return {"prompt": ids[-room:]}
+        return {"prompt": request.prompt}
+
+    def score(self, requests: Sequence[Request], tell: Tell) -> None:
+        told(self, requests, tell)
 
     def choice_of(self, choice: dict[str, Any]) -> Choice:
         if not isinstance(choice["text"], str):
@@ -68,8 +82,8 @@ class Completions(Served, Tokenized):
         bodies = []
         for _texts, context, continuation in requests:
             ids = [*context, *continuation]
-            if self.max_length is not None:
-                ids = ids[-self.max_length :]
+            if self.loglikelihood_length is not None:
+                ids = ids[-self.loglikelihood_length :]
             bodies.append(
                 {
                     "model": self.model.pretrained,

@@ -18,6 +18,15 @@ from evalsweep.provenance import value_hash
 from evalsweep.record import Alarm
 
 SYSTEM, USER, ASSISTANT = "EVALSWEEP SYSTEM", "EVALSWEEP USER", "EVALSWEEP ASSISTANT"
+WORDS = {"system": SYSTEM, "user": USER, "assistant": ASSISTANT}
+# The conversations that evalsweep sends after a system prompt: a question, after shots, with words to begin with.
+_SHAPES = (
+    ("user",),
+    ("user", "assistant", "user"),
+    ("user", "assistant") * 5 + ("user",),
+    ("user", "assistant"),
+    ("user", "assistant", "user", "assistant"),
+)
 TAKEN = "taken"
 # How a template fails to give a system prompt its own place: what is said of it.
 _FAULTS = {
@@ -42,6 +51,7 @@ class Template:
         self.tokenizer, self.arguments, self.placement = tokenizer, arguments, placement
         self.sent: tuple[list[dict[str, str]], bool, str] | None = None
         self.differs = 0
+        self._treatments: dict[tuple[str, ...], str] = {}
 
     @property
     def source(self) -> Any:
@@ -54,6 +64,8 @@ class Template:
         Errors: BadInput, with the template's own words, for a conversation that it refuses.
         """
         messages = into_user(history) if self.placement == "user" else list(history)
+        if messages and messages[0]["role"] == "system":
+            self._check_place(messages)
         text = self._render_or_refuse(messages, add_generation_prompt)
         if self.sent is None:
             self.sent = messages, add_generation_prompt, text
@@ -105,21 +117,49 @@ class Template:
         )
         return [Alarm("template_tokens", line)]
 
+    def _check_place(self, messages: list[dict[str, str]]) -> None:
+        """Refuse a conversation whose system message, often a task's own description, is not sent once.
+
+        One that is moved into the user's turn is sent; `check_system` has refused that for `prompt.system`.
+        """
+        treatment = self._treatment(tuple(message["role"] for message in messages[1:]))
+        if treatment in ("refused", "dropped", "doubled"):
+            raise BadInput(
+                "model.apply_chat_template=true",
+                f"the chat template {_FAULTS[treatment]}, and so what this task says before its questions "
+                f"('{' '.join(messages[0]['content'].split())[:60]}'); put it into the user's turn",
+                "prompt.placement=user",
+            )
+
     def treatment(self) -> str:
         """Find what becomes of a system prompt: it is `taken`, `refused`, `dropped`, `merged` or `doubled`.
 
-        A template that fails without one too is `unusable`.
+        One conversation of the kinds that are sent is enough for any but `taken`. A template that fails without a
+        system prompt too is `unusable`.
         """
-        user = [{"role": "user", "content": USER}]
+        found = [self._treatment(shape) for shape in _SHAPES]
+        if found[0] == "unusable":
+            return "unusable"
+        return next((one for one in found if one not in (TAKEN, "unusable")), TAKEN)
+
+    def _treatment(self, shape: tuple[str, ...]) -> str:
+        """Find what becomes of a system prompt before turns of these roles."""
+        if shape not in self._treatments:
+            self._treatments[shape] = self._try(shape)
+        return self._treatments[shape]
+
+    def _try(self, shape: tuple[str, ...]) -> str:
+        opens = shape[-1] == "user"
+        turns = [{"role": role, "content": f"{WORDS[role]} {i}"} for i, role in enumerate(shape)]
         try:
-            given = self._render([{"role": "system", "content": SYSTEM}, *user])
+            given = self._render([{"role": "system", "content": SYSTEM}, *turns], opens)
         except _REFUSES:
             with suppress(BadInput):
-                self._render_or_refuse(user)
+                self._render_or_refuse(turns, opens)
                 return "refused"
             return "unusable"
         times = given.count(SYSTEM)
-        if times != 1 or given.count(USER) != 1:
+        if times != 1 or given.count(USER) != shape.count("user"):
             return "dropped" if times == 0 else "doubled"
         between = given[given.index(SYSTEM) + len(SYSTEM) : given.index(USER)]
         # marks between the two, such as Llama 2's <</SYS>>, give it a place of its own within a turn

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
+
+from evalsweep.engine.models.requests import CAPPED, Answer, stops
+from evalsweep.engine.models.text import cut
 
 FENCE = "```"
 
@@ -15,6 +19,44 @@ class Parted:
     answer: str
     thinking: str = ""
     finished: bool = True
+
+
+@dataclass(frozen=True)
+class Thinking:
+    """Makes answers of texts, given the tags of the thinking part; none leaves texts whole."""
+
+    tags: tuple[str, ...] = ()
+
+    def quiet(self, text: str, settings: Mapping[str, Any], opened: bool) -> list[tuple[int, int]]:
+        """Find where the stop strings of a request do not count: in thought, and in fenced code where it says so."""
+        return quiet_regions(text, self.tags, opened, not settings.get("stop_in_fences", True))
+
+    def cut(self, text: str, settings: Mapping[str, Any], opened: bool) -> str:
+        """Cut an answer before its first stop string that counts."""
+        return cut(text, stops(settings), lambda said: self.quiet(said, settings, opened))
+
+    def is_within_quiet(self, text: str, settings: Mapping[str, Any], opened: bool) -> bool:
+        """Tell whether an answer that was stopped elsewhere ends where stop strings do not count."""
+        mark = "\N{REPLACEMENT CHARACTER}"  # one letter more: is it still within?
+        return any(end == len(text) + 1 for _, end in self.quiet(text + mark, settings, opened))
+
+    def answer(
+        self,
+        text: str,
+        ended: str,
+        opened: bool = False,
+        thought: str | None = None,
+        counts: dict[str, float] | None = None,
+    ) -> Answer:
+        """Part the thinking from what is scored.
+
+        `thought` is the thinking part where a server gives it apart; it never ended where it was cut and nothing
+        follows it.
+        """
+        parted = part(text, self.tags, opened)
+        finished = parted.finished and not (thought and ended == CAPPED and not parted.answer.strip())
+        thinking = "\n".join(filter(None, (thought, parted.thinking)))
+        return Answer(parted.answer, ended, thinking, finished, counts or {})
 
 
 def part(text: str, tags: Sequence[str], opened: bool = False) -> Parted:

@@ -22,6 +22,11 @@ class Tokenized(TemplateLM):
     max_length: int | None
 
     @property
+    def loglikelihood_length(self) -> int | None:
+        """Give the tokens that a context and its continuation share: a server wants to write one more."""
+        return None if self.max_length is None else self.max_length - 1
+
+    @property
     def tokenizer_name(self) -> str:
         """Name the tokenizer for lm_eval's caches, which are not used."""
         return str(self.tokenizer.name_or_path) if self.tokenizer is not None else ""
@@ -84,6 +89,10 @@ class Tokenized(TemplateLM):
                 "model.tokenizer=DIR, a tokenizer with a begin token",
             )
         return int(found)
+
+    def generate_until(self, requests: list[Instance], disable_tqdm: bool = False) -> list[str]:
+        """Fail: texts are asked for with `answer`; lm_eval's class has this method by another name."""
+        raise NotImplementedError("see `contract.Backend.answer`")
 
     def loglikelihood_rolling(self, requests: list[Instance], disable_tqdm: bool = False) -> list[float]:
         if self.max_length is None:

@@ -14,14 +14,15 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from lm_eval.api.instance import Instance
 from transformers import AutoConfig
 
 from evalsweep.config import JobConfig, ModelConfig
 from evalsweep.engine.models.backends import kind_of
 from evalsweep.engine.models.contract import Loaded
-from evalsweep.engine.models.requests import CAPPED, ENDED, STOPPED, Answers, sample_numbers, stops
+from evalsweep.engine.models.lm_eval_requests import told
+from evalsweep.engine.models.requests import CAPPED, ENDED, GENERATE, STOPPED, Answer, Request, Tell, stops
 from evalsweep.engine.models.text import Detokenizer
+from evalsweep.engine.models.thinking import Thinking
 from evalsweep.engine.models.tokenized import Tokenized
 from evalsweep.errors import BadInput, first_line
 from evalsweep.provenance import folder_hash, text_hash, value_hash
@@ -35,7 +36,7 @@ INVARIANT = "VLLM_BATCH_INVARIANT"
 class Vllm(Tokenized):
     """A model in vLLM. `llm` is vLLM's own object, `lora` its request for an adapter, or None."""
 
-    answers: Answers
+    thinking: Thinking
 
     def __init__(self, llm: Any, lora: Any, model: ModelConfig) -> None:
         super().__init__()
@@ -51,24 +52,23 @@ class Vllm(Tokenized):
             raise BadInput(
                 f"temperature={job.temperature:g} model=vllm", f"vLLM would raise it to {COLDEST}", "temperature=0.01"
             )
-        self.seed, self.thinking_toks = job.seed, job.model.max_thinking_toks or 0
-        self.answers = Answers(job.model.thinking)
-        self.generated = 0
+        self.thinking_toks = job.model.max_thinking_toks or 0
+        self.thinking = Thinking(tuple(job.model.thinking))
         return self.begin_template(job)
 
     def close(self) -> None:
         """Shut the engine down, which would else keep its weights and its cache of 4 GiB and more."""
         self.llm.llm_engine.engine_core.shutdown()
 
-    def numbers(self) -> dict[str, float | None]:
-        """Report the tokens that were generated."""
-        return {"tokens": float(self.generated)}
+    def numbers(self, answers: Sequence[Answer]) -> dict[str, float | None]:
+        """Add up the tokens that were generated."""
+        return {"tokens": float(sum(a.counts.get("tokens", 0) for a in answers))}
 
-    def details(self) -> dict[str, Any]:
+    def details(self, answers: Sequence[Answer]) -> dict[str, Any]:
         """Report how answers get their seeds."""
         return {"request_seeds": SEEDS}
 
-    def alarms(self, job: JobConfig) -> list[Alarm]:
+    def alarms(self, job: JobConfig, answers: Sequence[Answer]) -> list[Alarm]:
         """Report that answers may depend on their company, where vLLM does not promise that they do not."""
         found = self.template.alarms(job.task.name) if self.template else []
         if self.can.deterministic:
@@ -79,76 +79,65 @@ class Vllm(Tokenized):
         )
         return [*found, Alarm("batch_dependent", line)]
 
-    def generate_until(self, requests: list[Instance], disable_tqdm: bool = False) -> list[str]:
-        answers = [""] * len(requests)
-        groups: dict[tuple[str, str], list[int]] = {}  # the samples of a prompt are one request
-        for position, request in enumerate(requests):
-            groups.setdefault((request.args[0], repr(request.args[1])), []).append(position)
-        samples = sample_numbers(requests)
-        ordered = [sorted(positions, key=lambda i: samples[i]) for positions in groups.values()]
-        again = self._ask(ordered, requests, samples, answers, stopping=True)
-        self._ask(again, requests, samples, answers, stopping=False)
-        return answers
+    def look_at(self, prompt: str) -> None:
+        """Compare a prompt with its tokens; see `contract.Backend`."""
+        if self.template is not None:
+            self.template.compare(prompt, self.encode)
 
-    def _ask(
-        self,
-        groups: Sequence[list[int]],
-        requests: list[Instance],
-        samples: list[int],
-        answers: list[str],
-        stopping: bool,
-    ) -> list[list[int]]:
+    def answer(self, requests: Sequence[Request], tell: Tell) -> None:
+        """Answer requests of one kind; see `contract.Backend`."""
+        if requests[0].kind != GENERATE:
+            told(self, requests, tell)
+            return
+        again = self._ask(_runs(requests), tell, stopping=True)
+        self._ask(again, tell, stopping=False)
+
+    def _ask(self, groups: Sequence[list[Request]], tell: Tell, stopping: bool) -> list[list[Request]]:
         """Answer groups of requests, a prompt each; give those that were stopped where stop strings do not count."""
         if not groups:
             return []
-        if self.template:
-            self.template.compare(str(requests[groups[0][0]].args[0]), self.encode)
-        prompts, settings = [], []
-        for group in groups:
-            asked = requests[group[0]].args[1]
-            prompts.append({"prompt_token_ids": self._prompt(str(requests[group[0]].args[0]), asked)})
-            settings.append(self._settings(requests[group[0]], [samples[i] for i in group], stopping))
+        prompts = [{"prompt_token_ids": self._prompt(group[0])} for group in groups]
+        settings = [self._settings(group, stopping) for group in groups]
         found = self.llm.generate(prompts, settings, use_tqdm=False, lora_request=self.lora)
         again = []
         for group, prompt, output in zip(groups, prompts, found, strict=True):
-            early = []
-            for position, choice in zip(group, sorted(output.outputs, key=lambda o: o.index), strict=True):
-                request, asked = requests[position], requests[position].args[1]
-                opened = self.opens_thinking(str(request.args[0]), self.answers.tags)
+            for request, choice in zip(group, sorted(output.outputs, key=lambda o: o.index), strict=True):
+                opened = self.opens_thinking(request.prompt, self.thinking.tags)
                 text, ended = self._text(prompt["prompt_token_ids"], choice)
-                if stopping and ended == STOPPED and self.answers.is_within_quiet(text, asked, opened):
-                    early.append(position)
+                if stopping and ended == STOPPED and self.thinking.is_within_quiet(text, request.settings, opened):
+                    again.append([request])
                     continue
-                self.generated += len(choice.token_ids)
-                text = self.answers.cut(text, asked, opened)
-                answers[position] = self.answers.keep(request, samples[position], text, ended, opened)
-                self.cache_hook.add_partial("generate_until", request.args, answers[position])
-            again += [[position] for position in early]
+                text = self.thinking.cut(text, request.settings, opened)
+                counts = {"tokens": float(len(choice.token_ids))}
+                tell(request, self.thinking.answer(text, ended, opened, counts=counts))
         return again
 
-    def _prompt(self, prompt: str, asked: dict[str, Any]) -> list[int]:
-        room = int(self.max_length or 0) - int(asked["max_gen_toks"]) - self.thinking_toks
-        tokens = self.encode(prompt) or [self.prefix_token_id]
+    def _prompt(self, request: Request) -> list[int]:
+        room = int(self.max_length or 0) - int(request.settings["max_gen_toks"]) - self.thinking_toks
+        tokens = self.encode(request.prompt) or [self.prefix_token_id]
         return tokens[-room:]
 
-    def _settings(self, request: Instance, samples: list[int], stopping: bool) -> Any:
-        from vllm import SamplingParams
-
-        asked = dict(request.args[1])
-        warm = bool(asked["do_sample"])
-        stop = stops(asked) if stopping else []
-        sent: dict[str, Any] = {
-            "temperature": float(asked["temperature"]) if warm else 0.0,
+    def sent(self, request: Request) -> dict[str, Any]:
+        """Give the settings of a request as they are sent; see `contract.Backend`."""
+        asked = request.settings
+        return {
+            "temperature": float(asked["temperature"]) if asked["do_sample"] else 0.0,
             **{k: v for k, v in asked.items() if k in ("top_p", "top_k", "min_p", "repetition_penalty")},
             "max_tokens": int(asked["max_gen_toks"]) + self.thinking_toks,
-            "stop": stop,
+            "stop": stops(asked),
+            "max_thinking_toks": self.thinking_toks or None,
         }
-        self.answers.note_sent({**sent, "max_thinking_toks": self.thinking_toks or None})
-        base = int(text_hash(f"{self.seed}|{request.args[0]}"), 16) % 2**31
+
+    def _settings(self, group: Sequence[Request], stopping: bool) -> Any:
+        from vllm import SamplingParams
+
+        first = group[0]
+        sent = {k: v for k, v in self.sent(first).items() if k != "max_thinking_toks"}
+        base = int(text_hash(f"{first.seed}|{first.prompt}"), 16) % 2**31
         return SamplingParams(
-            **sent,
-            n=len(samples),
-            seed=base + samples[0] if warm else None,
+            **{**sent, "stop": sent["stop"] if stopping else []},
+            n=len(group),
+            seed=None if first.seed is None else base + first.sample,
             skip_special_tokens=False,
             spaces_between_special_tokens=False,
         )
@@ -161,7 +150,7 @@ class Vllm(Tokenized):
             ended = STOPPED
         elif ended == ENDED and tokens:
             tokens.pop()  # the end token
-        return self.text.plain(prompt, tokens, self.answers.tags), ended
+        return self.text.plain(prompt, tokens, self.thinking.tags), ended
 
     def _loglikelihood_tokens(
         self, requests: list[Any], disable_tqdm: bool = False, **_: Any
@@ -169,7 +158,7 @@ class Vllm(Tokenized):
         """Score continuations: each request is (its texts, ids of the context, ids of the continuation)."""
         from vllm import SamplingParams
 
-        room = int(self.max_length or 0) - 1  # vLLM wants to write a token
+        room = int(self.loglikelihood_length or 0)
         prompts = [{"prompt_token_ids": [*context, *continuation][-room:]} for _, context, continuation in requests]
         settings = SamplingParams(temperature=0.0, max_tokens=1, prompt_logprobs=1)
         found = self.llm.generate(prompts, settings, use_tqdm=False, lora_request=self.lora)
@@ -180,6 +169,22 @@ class Vllm(Tokenized):
             answers.append((float(sum(e.logprob for e in entries)), all(e.rank == 1 for e in entries)))
             self.cache_hook.add_partial("loglikelihood", texts, answers[-1])
         return answers
+
+
+def _runs(requests: Sequence[Request]) -> list[list[Request]]:
+    """Part requests into what vLLM takes as one: a prompt, settings, a seed, and samples that follow each other."""
+
+    def alike(request: Request) -> tuple[str, str, str]:
+        return request.prompt, repr(sorted(request.settings.items())), str(request.seed)
+
+    groups: list[list[Request]] = []
+    for request in sorted(requests, key=lambda r: (alike(r), r.sample)):
+        last = groups[-1][-1] if groups else None
+        if last is not None and alike(last) == alike(request) and last.sample + 1 == request.sample:
+            groups[-1].append(request)
+        else:
+            groups.append([request])
+    return groups
 
 
 def is_invariant() -> bool:

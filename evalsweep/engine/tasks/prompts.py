@@ -104,7 +104,7 @@ class Prompts:
             ends = self.task.doc_to_choice(doc) if config.doc_to_choice else [self.task.doc_to_target(doc)]
         contexts = prompt if isinstance(prompt, list) else [prompt]
         wholes = [f"{context}{config.target_delimiter}{end}" for context in contexts for end in ends]
-        return self.tokens.over(wholes, self.tokens.length + 1)
+        return self.tokens.over(wholes, int(self.tokens.lm.loglikelihood_length or 0))
 
     def _cut_off(self, prompt: Any, over: int, shots: list[list[str]]) -> int:
         """How many whole shots lie in the part that is cut off; their pieces stand in the prompt as they are."""

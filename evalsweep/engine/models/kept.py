@@ -1,0 +1,194 @@
+"""The model as lm_eval sees it: each request is answered once, and every answer is kept as it arrives."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+import math
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import lm_eval
+import torch
+import transformers
+from lm_eval.api.instance import Instance
+from lm_eval.api.model import LM
+
+from evalsweep.config import JobConfig
+from evalsweep.engine.models.contract import Backend, Loaded
+from evalsweep.engine.models.requests import GENERATE, LOGLIKELIHOOD, ROLLING, Answer, Request
+from evalsweep.errors import BadInput
+from evalsweep.provenance import folder_hash, value_hash
+from evalsweep.responses import Responses
+
+Progress = Callable[[str, int, int], None]  # what is being done, how many are done, of how many
+
+DOING = {GENERATE: "generating", LOGLIKELIHOOD: "log-likelihoods", ROLLING: "rolling log-likelihoods"}
+# What tells where a model came from, and not what it is, where the hash of its content is known.
+_PLACES = ("model", "model_revision", "adapter")
+
+
+class Kept(LM):
+    """A backend whose answers are kept: those that are there already are read, each of the others is asked for once.
+
+    Args:
+        loaded: the backend and its identity.
+        job: whose requests these are.
+        responses: where the answers are kept.
+        progress: told as answers arrive.
+        backwards: asks the last request first, which should change nothing.
+    """
+
+    def __init__(
+        self, loaded: Loaded, job: JobConfig, responses: Responses, progress: Progress, backwards: bool = False
+    ) -> None:
+        super().__init__()
+        self.backend: Backend = loaded.lm
+        self.job, self.responses, self.progress, self.backwards = job, responses, progress, backwards
+        self.sent: list[dict[str, Any]] = []  # the distinct generation settings, as they are sent
+        self.given: dict[tuple[str, int, int], Answer] = {}  # by task, document, and number of the choice or the answer
+        self.apply_chat_template = loaded.lm.apply_chat_template
+        self._model = _model_key(loaded.identity, job)
+        self._settings: dict[str, tuple[str, dict[str, Any]]] = {}
+
+    @property
+    def tokenizer_name(self) -> str:
+        """Give lm_eval no name: its caches are not used."""
+        return ""
+
+    @property
+    def answers(self) -> list[Answer]:
+        """The answers of this job, in the order in which they were asked for."""
+        return list(self.given.values())
+
+    def chat_template(self, chat_template: bool | str = False) -> str | None:
+        """Give lm_eval no name: its caches are not used."""
+        return None
+
+    def generate_until(self, requests: list[Instance]) -> list[str]:
+        return self._answered(GENERATE, requests)
+
+    def loglikelihood(self, requests: list[Instance]) -> list[tuple[float, bool]]:
+        return self._answered(LOGLIKELIHOOD, requests)
+
+    def loglikelihood_rolling(self, requests: list[Instance]) -> list[float]:
+        return self._answered(ROLLING, requests)
+
+    def ask(self, requests: Sequence[Request]) -> dict[str, Request]:
+        """Answer what has no answer yet; give the requests by their keys, equal ones once.
+
+        Errors: BadInput as of the backend; what was answered before stays kept.
+        """
+        by_key = {self.key(request): request for request in requests}
+        keys = {id(request): key for key, request in by_key.items()}
+        by_kind: dict[str, list[Request]] = {}
+        for key, request in by_key.items():
+            if key not in self.responses:
+                by_kind.setdefault(request.kind, []).append(request)
+        for missing in by_kind.values():
+            self._ask(missing, keys)
+        return by_key
+
+    def _ask(self, requests: list[Request], keys: dict[int, str]) -> None:
+        doing, done = DOING[requests[0].kind], 0
+
+        def tell(request: Request, answer: Answer) -> None:
+            nonlocal done
+            _check_finite(request, answer)
+            whose = {"document": f"{request.task}/{request.doc_id}", "sample": request.sample}  # for people
+            self.responses.put(keys[id(request)], whose | answer.to_json())
+            done += 1
+            self.progress(doing, done, len(requests))
+
+        self.progress(doing, 0, len(requests))
+        self.backend.answer(requests[::-1] if self.backwards else requests, tell)
+
+    def key(self, request: Request) -> str:
+        """Give what an answer depends on, as 32 hexadecimal digits: equal requests have equal keys."""
+        settings = self._sent(request)[0] if request.kind == GENERATE else ""
+        parts = (request.kind, request.prompt, request.continuation, settings, request.seed, request.sample)
+        text = json.dumps([self._model, *parts])
+        return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+    def requests_of(self, instances: Sequence[Instance]) -> Iterator[Request]:
+        """Give lm_eval's requests as evalsweep's: lm_eval repeats one for each further answer to it."""
+        seen: Counter[int] = Counter()
+        for instance in instances:
+            kind = str(instance.request_type)
+            sample, drawn = seen[id(instance)], False
+            seen[id(instance)] += 1
+            settings: dict[str, Any] = {}
+            continuation = ""
+            if kind == GENERATE:
+                settings = dict(instance.args[1])
+                drawn = bool(settings["do_sample"])
+            elif kind == LOGLIKELIHOOD:
+                continuation = str(instance.args[1])
+            yield Request(
+                kind,
+                str(instance.args[0]),
+                settings,
+                continuation,
+                sample if drawn else 0,
+                self.job.seed if drawn else None,
+                str(instance.task_name),
+                int(instance.doc_id),
+            )
+
+    def _answered(self, kind: str, instances: list[Instance]) -> list[Any]:
+        requests = list(self.requests_of(instances))
+        for request in requests[:1]:
+            self.backend.look_at(request.prompt)
+        if kind == GENERATE:
+            for request in requests:
+                sent = self._sent(request)[1]
+                if sent not in self.sent:
+                    self.sent.append(sent)
+        self.ask(requests)
+        seen: Counter[int] = Counter()
+        found = []
+        for instance, request in zip(instances, requests, strict=True):
+            answer = Answer.from_json(self.responses.get(self.key(request)))
+            number = seen[id(instance)] if kind == GENERATE else instance.idx
+            seen[id(instance)] += 1
+            self.given[request.task, request.doc_id, number] = answer
+            found.append(answer.value)
+        return found
+
+    def _sent(self, request: Request) -> tuple[str, dict[str, Any]]:
+        asked = repr(sorted(request.settings.items()))
+        if asked not in self._settings:
+            sent = self.backend.sent(request)
+            self._settings[asked] = (value_hash([sent, self.job.model.thinking]), sent)
+        return self._settings[asked]
+
+
+def _model_key(identity: dict[str, Any], job: JobConfig) -> str:
+    """Give what an answer depends on besides its request: the model's content, dtype and kind of device, the code."""
+    known = {k: v for k, v in identity.items() if not (k in _PLACES and identity.get("model_hash"))}
+    known["device"] = str(known.get("device")).partition(":")[0] if identity.get("model_hash") else known.get("device")
+    known["template_args"] = job.model.template_args
+    return value_hash([known, code_version()])
+
+
+@functools.cache
+def code_version() -> str:
+    """Give a hash of the code that makes answers, and of the libraries that it stands on."""
+    libraries = (torch.__version__, transformers.__version__, lm_eval.__version__)
+    return value_hash([folder_hash(Path(__file__).parent), *libraries])
+
+
+def _check_finite(request: Request, answer: Answer) -> None:
+    """Stop at a log-likelihood that is no number. Errors: BadInput that says of which document."""
+    value = answer.value[0] if isinstance(answer.value, tuple) else answer.value
+    if isinstance(value, float) and not math.isfinite(value):
+        choice = f", choice '{' '.join(request.continuation.split())[:40]}'" if request.continuation else ""
+        raise BadInput(
+            f"{request.task}/{request.doc_id}{choice}",
+            f"the model's log-likelihood is {value}: no score can be made of it; the weights may be broken, or their "
+            "dtype too narrow",
+            "model.dtype=float32",
+        )
