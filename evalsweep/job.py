@@ -5,7 +5,8 @@ from __future__ import annotations
 import gc
 import logging
 import time
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -30,7 +31,8 @@ log = logging.getLogger(__name__)
 class Place:
     """A job's place in its sweep: its name, number (from 1) of total, the sweep's uid and its parent run in MLflow.
 
-    `responses` holds the answers of the whole sweep.
+    `responses` holds the answers of the whole sweep; `beside` are the jobs for which this one asks too, itself
+    among them, by their names.
     """
 
     name: str
@@ -39,6 +41,7 @@ class Place:
     sweep: str
     parent: str | None
     responses: Responses
+    beside: Mapping[str, JobConfig] = field(default_factory=dict)
 
 
 def run(job: JobConfig, run_dir: Path, place: Place) -> Record:
@@ -56,8 +59,9 @@ def run(job: JobConfig, run_dir: Path, place: Place) -> Record:
     with progress(f"[{place.number}/{place.total}] {place.name}") as shown, logged(run_dir):
         try:
             from evalsweep.engine.evaluate import evaluate  # seconds of imports, late so that refusals are instant
+            from evalsweep.engine.together import Beside
 
-            found = evaluate(job, shown, responses=place.responses)
+            found = evaluate(job, shown, responses=place.responses, beside=Beside(place.beside, shown.tell))
         except Exception as e:
             log.exception("the job failed")
             status = FAILED

@@ -39,6 +39,8 @@ class Stopped(BaseException):
     """Ctrl-C or SIGTERM: the running job is recorded as KILLED, no further one starts, the rest is summarised."""
 
 
+# The jobs that this process runs and that none has asked for yet, by its number: a launcher's processes find none.
+_grid: dict[int, dict[str, JobConfig]] = {}
 _stop: dict[
     str, int
 ] = {}  # the signal that came, under "signal": libraries swallow exceptions, so it is also looked up
@@ -123,6 +125,7 @@ def _run(hydra: Hydra, plan: compose.Plan, args: argparse.Namespace) -> int:
     started = time.time()
     code = OK
     try:
+        _grid[os.getpid()] = {planned.name: planned.config for planned in plan.jobs}
         start = hydra.multirun if plan.multirun else hydra.run
         start(args.config_name or compose.CONFIG_NAME, _job, list(plan.overrides))
     except Stopped:
@@ -130,6 +133,7 @@ def _run(hydra: Hydra, plan: compose.Plan, args: argparse.Namespace) -> int:
     except OSError as e:
         complain(f"{plan.directory}: the sweep broke off ({first_line(e)}); what is finished is kept")
         code = FAILED_JOBS
+    _grid.clear()
     _responses(plan.directory).close()
     summary, written = _summarise(plan)
     say(f"{summary.jobs - len(summary.failed)} of {summary.jobs} jobs finished in {time.time() - started:.0f} s")
@@ -189,7 +193,16 @@ def _place(plain: JobConfig, sweep_dir: Path) -> job.Place:
         sweep=str(asked.get("uid", "")),
         parent=asked.get("mlflow_parent"),
         responses=_responses(sweep_dir),
+        beside=_beside(plain),
     )
+
+
+def _beside(job: JobConfig) -> dict[str, JobConfig]:
+    """Take the jobs that share the model of this one, by their names: the first of them asks for all."""
+    grid = _grid.get(os.getpid(), {})
+    alike = {n: j for n, j in grid.items() if (j.model, j.prompt.placement) == (job.model, job.prompt.placement)}
+    _grid[os.getpid()] = {n: j for n, j in grid.items() if n not in alike}
+    return alike
 
 
 def _responses(sweep_dir: Path) -> responses.Responses:

@@ -22,7 +22,7 @@ class Progress:
 
     def __init__(self, name: str, out: TextIO) -> None:
         self.name = name
-        self.out = out
+        self.out, self.lines = out, sys.stdout
         self.live = out.isatty()
         self.started = self.last = time.monotonic()
         self.width = 0
@@ -44,6 +44,11 @@ class Progress:
             self._draw(f"{bar} {line}"[: width() - 1])
         else:
             _print(line, self.out)
+
+    def tell(self, line: str) -> None:
+        """Print a line that stays, though what is printed now goes to a log."""
+        self.clear()
+        _print(redact(f"evalsweep: {line}"), self.lines)
 
     def clear(self) -> None:
         if self.live:

@@ -59,8 +59,7 @@ def generated(model, rows, temperature, samples=1):
     generator.check(PROMPTS[0])
     asked = [(p, Request(GENERATE, str(p), sample=n, seed=3)) for p in PROMPTS for n in range(samples)]
     generator.generate(
-        [Prompted(request, tuple(p)) for p, request in asked],
-        settings,
+        [Prompted(request, tuple(p), settings) for p, request in asked],
         rows,
         lambda row: found.__setitem__((row.of.request.prompt, row.of.request.sample), row.new),
     )

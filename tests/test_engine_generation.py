@@ -40,10 +40,11 @@ def request(prompt, sample=0, seed=1):
     return Request(GENERATE, prompt, sample=sample, seed=seed)
 
 
-def texts(lm, prompts=PROMPTS, samples=1, rows=4, grown=None, model=None, ends=None, **changes):
+def texts(lm, prompts=PROMPTS, samples=1, rows=4, grown=None, model=None, ends=None, seed=1, **changes):
     """(prompt, sample) to its tokens; `grown` gets the rows."""
     found: dict[tuple[str, int], list[int]] = {}
-    wanted = [Prompted(request(p, n), tuple(lm.tok_encode(p))) for p in prompts for n in range(samples)]
+    given = settings(**changes)
+    wanted = [Prompted(request(p, n, seed), tuple(lm.tok_encode(p)), given) for p in prompts for n in range(samples)]
     generator = Generator(model or lm.model, lm.text.marked, 2)
 
     def tell(row):
@@ -55,7 +56,7 @@ def texts(lm, prompts=PROMPTS, samples=1, rows=4, grown=None, model=None, ends=N
         if grown is not None:
             grown.append(row)
 
-    generator.generate(wanted, settings(**changes), rows, tell)
+    generator.generate(wanted, rows, tell)
     assert len(found) == len(wanted)
     return found
 
@@ -268,8 +269,9 @@ def test_out_of_memory_halves_the_batch_and_loses_nothing(lm):
 
     assert texts(lm, rows=12, model=Small(), samples=2) == texts(lm, samples=2)
     generator = Generator(Small(), lm.text.marked, 2)
-    wanted = [Prompted(request(p), tuple(lm.tok_encode(p))) for p in PROMPTS]
-    generator.generate(wanted, settings(), 12, lambda _: None)
+    given = settings()
+    wanted = [Prompted(request(p), tuple(lm.tok_encode(p)), given) for p in PROMPTS]
+    generator.generate(wanted, 12, lambda _: None)
     assert generator.smallest_batch in (1, 2, 3)
 
     class Full(Small):
@@ -305,3 +307,34 @@ def test_no_top_k_is_applied_unasked(lm):
                 at = logits[len(lm.tok_encode(prompt)) - 1 + i]
                 ranks.append(int((at > at[token]).sum()))
     assert sum(rank >= 50 for rank in ranks) > len(ranks) / 2
+
+
+def test_rows_of_other_seeds_and_settings_share_a_batch_and_one_prefill(lm, monkeypatch):
+    kinds = [
+        settings(temperature=0.0),
+        settings(temperature=0.8),
+        settings(temperature=1.5, max_gen_toks=5),
+        settings(temperature=0.8, warpers={"top_k": 3}),
+        settings(temperature=0.0, warpers={"repetition_penalty": 1.3}),
+    ]
+
+    def grown(asked, rows):
+        found = {}
+        generator = Generator(lm.model, lm.text.marked, 2)
+        prefills = []
+        original = generator._prefill
+        monkeypatch.setattr(generator, "_prefill", lambda prompts: prefills.append(len(prompts)) or original(prompts))
+        generator.generate(asked, rows, lambda row: found.__setitem__(id(row.of), row.new))
+        return [found[id(one)] for one in asked], prefills
+
+    asked = [
+        Prompted(request(prompt, sample, seed), tuple(lm.tok_encode(prompt)), kind)
+        for prompt in PROMPTS[:2]
+        for kind in kinds
+        for seed, sample in ((1, 0), (1, 1), (9, 0))
+    ]
+    together, prefills = grown(asked, 64)
+    assert prefills == [2]
+    assert together == [grown([one], 1)[0][0] for one in asked]
+    assert max(len(new) for new, one in zip(together, asked, strict=True) if one.settings is kinds[2]) == 5
+    assert len({tuple(new) for new in together}) > len(asked) // 2

@@ -15,7 +15,7 @@ from lm_eval.api.model import LM
 from lm_eval.tasks import TaskManager
 
 from evalsweep.config import JobConfig, samples_at
-from evalsweep.engine import alarms
+from evalsweep.engine import alarms, together
 from evalsweep.engine.answers import code, scoring
 from evalsweep.engine.benchmarks import scorers
 from evalsweep.engine.models import resident
@@ -48,7 +48,11 @@ class Evaluation:
 
 
 def evaluate(
-    job: JobConfig, progress: Progress, backwards: bool = False, responses: Responses | None = None
+    job: JobConfig,
+    progress: Progress,
+    backwards: bool = False,
+    responses: Responses | None = None,
+    beside: together.Beside | None = None,
 ) -> Evaluation:
     """Evaluate one point of the grid.
 
@@ -57,6 +61,7 @@ def evaluate(
         progress: told as answers arrive.
         backwards: asks the last document first, which should change nothing.
         responses: where answers are kept as they arrive; what is there already is not asked for again.
+        beside: the jobs whose requests are answered in the same pass, this one among them: they share its model.
 
     Errors: BadInput for what the user can mend; whatever lm_eval raises besides.
     """
@@ -76,6 +81,8 @@ def evaluate(
     _check_loglikelihoods(built, backend)
     made = {name: Prompts(task, backend, job.on_truncation, thinking_toks) for name, task in built.tasks.items()}
     lm = Kept(loaded, job, Responses() if responses is None else responses, progress, backwards)
+    if beside is not None and len(beside.jobs) > 1:
+        together.ask(lm, beside, progress)
     results = _run(lm, built, job, system)
     rounds = [results]
     if samples_asked > 1 and built.generates and scorers.scorer_of(job) != scorers.CODE:

@@ -174,20 +174,19 @@ class Transformers(HFLM):
         )
 
     def _write(self, requests: Sequence[Request], tell: Tell) -> None:
-        alike: dict[str, list[Request]] = {}
-        for request in requests:
-            alike.setdefault(repr(sorted(request.settings.items())), []).append(request)
+        settings: dict[str, Settings] = {}
         tokens: dict[str, tuple[int, ...]] = {}
-        for group in alike.values():
-            settings = self._settings(group[0])
-            longest = self.max_length - settings.max_gen_toks
-            wanted = []
-            for request in group:
-                if request.prompt not in tokens:
-                    tokens[request.prompt] = self._prompt_tokens(request.prompt)
-                opened = self.template.opens_thinking(request.prompt, self.thinking.tags)
-                wanted.append(Prompted(request, tokens[request.prompt][-longest:], opened))
-            self._generate(wanted, settings, tell)
+        wanted = []
+        for request in requests:
+            asked = repr(sorted(request.settings.items()))
+            if asked not in settings:
+                settings[asked] = self._settings(request)
+            if request.prompt not in tokens:
+                tokens[request.prompt] = self._prompt_tokens(request.prompt)
+            longest = self.max_length - settings[asked].max_gen_toks
+            opened = self.template.opens_thinking(request.prompt, self.thinking.tags)
+            wanted.append(Prompted(request, tokens[request.prompt][-longest:], settings[asked], opened))
+        self._generate(wanted, tell)
 
     def _prompt_tokens(self, prompt: str) -> tuple[int, ...]:
         tokens = tuple(self.encode(prompt))
@@ -197,8 +196,9 @@ class Transformers(HFLM):
             raise self._no_prefix()
         return (self.prefix_token_id,)
 
-    def _generate(self, wanted: list[Prompted], settings: Settings, tell: Tell) -> None:
+    def _generate(self, wanted: list[Prompted], tell: Tell) -> None:
         def done(row: Row) -> None:
+            settings = row.of.settings
             new = row.new[:-1] if row.ended == ENDED else row.new  # an end token need not be one that decoding drops
             text = self.text.plain(row.of.tokens, new, self.thinking.tags)
             text = cut(text, settings.stop, lambda said: settings.quiet(said, row.of.opened))
@@ -213,7 +213,7 @@ class Transformers(HFLM):
             generator.check(self.encode("The quick brown fox jumps over the lazy dog. Answer: 12"))
             self._checked = True
         try:
-            generator.generate(wanted, settings, self.batch_size_per_gpu, done)
+            generator.generate(wanted, self.batch_size_per_gpu, done)
         finally:
             self.smallest_batch = generator.smallest_batch or self.smallest_batch
 

@@ -32,11 +32,29 @@ WARPERS: dict[str, Any] = {
 
 
 @dataclass(frozen=True, eq=False)
+class Settings:
+    """What decides an answer besides the model and the request.
+
+    `warpers` are transformers' own, by their names; `quiet` gives the regions of an answer's text in which stop strings
+    do not count, told whether the prompt has opened the thinking part.
+    """
+
+    temperature: float  # 0: greedy
+    max_gen_toks: int
+    stop: tuple[str, ...]
+    end_tokens: frozenset[int]
+    tolerance: float
+    warpers: dict[str, Any] = field(default_factory=dict)
+    quiet: Callable[[str, bool], list[tuple[int, int]]] = lambda _text, _opened: []
+
+
+@dataclass(frozen=True, eq=False)
 class Prompted:
-    """A request and what it is to the model: its tokens, and whether they end within the thinking part."""
+    """A request and what it is to the model: its tokens, and whether these end within the thinking part."""
 
     request: Request
     tokens: tuple[int, ...]
+    settings: Settings
     opened: bool = False
 
 
@@ -63,23 +81,6 @@ class Row:
     def tokens(self) -> list[int]:
         """Prompt and answer so far."""
         return [*self.of.tokens, *self.new]
-
-
-@dataclass(frozen=True)
-class Settings:
-    """What decides an answer besides the model and the request.
-
-    `warpers` are transformers' own, by their names; `quiet` gives the regions of an answer's text in which stop strings
-    do not count, told whether the prompt has opened the thinking part.
-    """
-
-    temperature: float  # 0: greedy
-    max_gen_toks: int
-    stop: tuple[str, ...]
-    end_tokens: frozenset[int]
-    tolerance: float
-    warpers: dict[str, Any] = field(default_factory=dict)
-    quiet: Callable[[str, bool], list[tuple[int, int]]] = lambda _text, _opened: []
 
 
 def scores(

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from transformers import DynamicCache
 
-from evalsweep.engine.models.draw import Prompted, Row, Settings, scores
+from evalsweep.engine.models.draw import Prompted, Row, scores
 from evalsweep.engine.models.noise import gumbel
 from evalsweep.engine.models.requests import ENDED, STOPPED
 from evalsweep.engine.models.text import first_stop
@@ -53,14 +53,14 @@ class Generator:
     def generate(
         self,
         requests: Sequence[Prompted],
-        settings: Settings,
         rows: int,
         tell: Callable[[Row], None],
     ) -> None:
         """Answer every request, in an order of its own; `tell` gets each row when it has ended.
 
-        The samples of a prompt share its prefill, at most `rows` answers grow at once, and a finished one leaves the
-        batch. Out of memory, the batch is halved and what it held begins anew, with the same result.
+        The samples, seeds and temperatures of a prompt share its prefill, at most `rows` answers grow at once, and a
+        finished one leaves the batch. Out of memory, the batch is halved and what it held begins anew, with the same
+        result.
 
         Errors: torch.OutOfMemoryError where a single row does not fit.
         """
@@ -70,7 +70,7 @@ class Generator:
                 finished: list[Row] = []
                 full = False
                 try:
-                    self._answer(bunches[0], settings, rows, finished, pool)
+                    self._answer(bunches[0], rows, finished, pool)
                 except torch.OutOfMemoryError:
                     if rows == 1:
                         raise
@@ -119,7 +119,6 @@ class Generator:
     def _answer(
         self,
         bunch: Sequence[Sequence[Prompted]],
-        settings: Settings,
         rows: int,
         finished: list[Row],
         pool: ThreadPoolExecutor,
@@ -132,7 +131,7 @@ class Generator:
             index = torch.tensor([i for i, _ in part])
             cache.reorder_cache(index)  # each layer takes it to its own device
             alive = [Row(request) for _, request in part]
-            self._grow(alive, cache, mask[index], logits[index], settings, finished, pool)
+            self._grow(alive, cache, mask[index], logits[index], finished, pool)
 
     def _prefill(self, prompts: Sequence[Sequence[int]]) -> tuple[Any, torch.Tensor, torch.Tensor]:
         """The prompts' cache, their mask (prompts, longest) and the logits after each, padded on the left."""
@@ -148,18 +147,16 @@ class Generator:
         cache: Any,
         mask: torch.Tensor,
         logits: torch.Tensor,
-        settings: Settings,
         finished: list[Row],
         pool: ThreadPoolExecutor,
     ) -> None:
-        noise = _noise_ahead(pool, alive, 0, settings, logits.shape[-1])
-        for step in range(settings.max_gen_toks):
-            tokens = self._choose(alive, logits, settings, noise)
-            last = step + 1 == settings.max_gen_toks
+        noise = _noise_ahead(pool, alive, logits.shape[-1])
+        while True:
+            tokens = self._choose(alive, logits, noise)
             staying = []
             for r, (row, token) in enumerate(zip(alive, tokens, strict=True)):
                 row.new.append(token)
-                if self._has_ended(row, settings) or last:
+                if self._has_ended(row) or len(row.new) >= row.of.settings.max_gen_toks:
                     finished.append(row)
                 else:
                     staying.append(r)
@@ -170,7 +167,7 @@ class Generator:
                 cache.reorder_cache(index)  # each layer takes it to its own device
                 mask, alive, tokens = mask[index], [alive[r] for r in staying], [tokens[r] for r in staying]
             mask = torch.cat([mask, torch.ones(len(mask), 1, dtype=mask.dtype)], 1)
-            noise = _noise_ahead(pool, alive, step + 1, settings, logits.shape[-1])  # while the model computes
+            noise = _noise_ahead(pool, alive, logits.shape[-1])  # while the model computes
             logits = self._logits(torch.tensor(tokens)[:, None], mask, cache)
 
     def _logits(self, ids: torch.Tensor, mask: torch.Tensor | None, cache: Any) -> torch.Tensor:
@@ -189,10 +186,25 @@ class Generator:
         return logits[:, -1].float().cpu()
 
     def _choose(
-        self, alive: Sequence[Row], logits: torch.Tensor, settings: Settings, noise: list[Future[np.ndarray]]
+        self, alive: Sequence[Row], logits: torch.Tensor, noise: Sequence[Future[np.ndarray] | None]
     ) -> list[int]:
-        drawn: list[torch.Tensor | None] = [torch.from_numpy(n.result()) for n in noise] or [None] * len(alive)
         check_finite(logits, [f"token {len(row.new) + 1} of an answer to '{_end_of(row)}'" for row in alive])
+        drawn = [None if n is None else torch.from_numpy(n.result()) for n in noise]
+        chosen = [0] * len(alive)
+        alike: dict[int, list[int]] = {}
+        for r, row in enumerate(alive):
+            alike.setdefault(id(row.of.settings), []).append(r)
+        for part in alike.values():
+            rows, own = [alive[r] for r in part], logits if len(part) == len(alive) else logits[part]
+            for r, token in zip(part, self._choose_alike(rows, own, [drawn[r] for r in part]), strict=True):
+                chosen[r] = token
+        return chosen
+
+    def _choose_alike(
+        self, alive: Sequence[Row], logits: torch.Tensor, drawn: Sequence[torch.Tensor | None]
+    ) -> list[int]:
+        """Choose the next tokens of rows that share their settings."""
+        settings = alive[0].of.settings
         found, edges = scores(alive, logits, settings, drawn)
         best: list[int]
         best, second = (t.tolist() for t in found.topk(2).indices.T)
@@ -215,7 +227,8 @@ class Generator:
         """The logits of a row computed in the one shape that no batch can change: alone, unpadded, without a cache."""
         return self._logits(torch.tensor([row.tokens]), None, None)
 
-    def _has_ended(self, row: Row, settings: Settings) -> bool:
+    def _has_ended(self, row: Row) -> bool:
+        settings = row.of.settings
         if row.new[-1] in settings.end_tokens:
             row.ended = ENDED
             return True
@@ -252,12 +265,9 @@ def _end_of(row: Row) -> str:
     return " ".join(row.of.request.prompt[-60:].split())
 
 
-def _noise_ahead(
-    pool: ThreadPoolExecutor, alive: Sequence[Row], step: int, settings: Settings, size: int
-) -> list[Future[np.ndarray]]:
-    if not settings.temperature:
-        return []
-    return [pool.submit(gumbel, row.key, step, size) for row in alive]
+def _noise_ahead(pool: ThreadPoolExecutor, alive: Sequence[Row], size: int) -> list[Future[np.ndarray] | None]:
+    """Draw the noise of each row's next token; None for rows that draw nothing."""
+    return [pool.submit(gumbel, row.key, len(row.new), size) if row.of.settings.temperature else None for row in alive]
 
 
 def _bunches(requests: Sequence[Prompted], rows: int) -> Iterator[list[list[Prompted]]]:

@@ -8,6 +8,7 @@ import json
 import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from lm_eval.api.model import LM
 
 from evalsweep.config import JobConfig
 from evalsweep.engine.models.contract import Backend, Loaded
+from evalsweep.engine.models.lm_eval_requests import request_of
 from evalsweep.engine.models.requests import GENERATE, LOGLIKELIHOOD, ROLLING, Answer, Request
 from evalsweep.errors import BadInput
 from evalsweep.provenance import folder_hash, value_hash
@@ -48,6 +50,7 @@ class Kept(LM):
         super().__init__()
         self.backend: Backend = loaded.lm
         self.job, self.responses, self.progress, self.backwards = job, responses, progress, backwards
+        self.whose = ""  # whose requests these are, where they are not this job's alone
         self.sent: list[dict[str, Any]] = []  # the distinct generation settings, as they are sent
         self.given: dict[tuple[str, int, int], Answer] = {}  # by task, document, and number of the choice or the answer
         self.apply_chat_template = loaded.lm.apply_chat_template
@@ -93,7 +96,7 @@ class Kept(LM):
         return by_key
 
     def _ask(self, requests: list[Request], keys: dict[int, str]) -> None:
-        doing, done = DOING[requests[0].kind], 0
+        doing, done = f"{DOING[requests[0].kind]}{self.whose}", 0
 
         def tell(request: Request, answer: Answer) -> None:
             nonlocal done
@@ -113,33 +116,18 @@ class Kept(LM):
         text = json.dumps([self._model, *parts])
         return hashlib.sha256(text.encode()).hexdigest()[:32]
 
-    def requests_of(self, instances: Sequence[Instance]) -> Iterator[Request]:
-        """Give lm_eval's requests as evalsweep's: lm_eval repeats one for each further answer to it."""
+    def _requests(self, instances: Sequence[Instance]) -> Iterator[Request]:
+        """Number lm_eval's requests: it repeats one for each further answer to it."""
         seen: Counter[int] = Counter()
         for instance in instances:
-            kind = str(instance.request_type)
-            sample, drawn = seen[id(instance)], False
+            request = request_of(instance)
+            if request.settings.get("do_sample"):
+                request = replace(request, sample=seen[id(instance)], seed=self.job.seed)
             seen[id(instance)] += 1
-            settings: dict[str, Any] = {}
-            continuation = ""
-            if kind == GENERATE:
-                settings = dict(instance.args[1])
-                drawn = bool(settings["do_sample"])
-            elif kind == LOGLIKELIHOOD:
-                continuation = str(instance.args[1])
-            yield Request(
-                kind,
-                str(instance.args[0]),
-                settings,
-                continuation,
-                sample if drawn else 0,
-                self.job.seed if drawn else None,
-                str(instance.task_name),
-                int(instance.doc_id),
-            )
+            yield request
 
     def _answered(self, kind: str, instances: list[Instance]) -> list[Any]:
-        requests = list(self.requests_of(instances))
+        requests = list(self._requests(instances))
         for request in requests[:1]:
             self.backend.look_at(request.prompt)
         if kind == GENERATE:

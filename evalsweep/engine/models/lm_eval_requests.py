@@ -1,4 +1,4 @@
-"""Requests in the form that lm_eval's own models take, for backends that answer with lm_eval's code."""
+"""Requests in lm_eval's form and back, and lm_eval's own models as backends."""
 
 from __future__ import annotations
 
@@ -19,6 +19,19 @@ def instance_of(request: Request) -> Instance:
     elif request.kind == LOGLIKELIHOOD:
         arguments = (request.prompt, request.continuation)
     return Instance(request.kind, {}, arguments, 0, metadata=(request.task, request.doc_id, 1))
+
+
+def request_of(instance: Instance) -> Request:
+    """Give one of lm_eval's requests as evalsweep's, without seed and number of a sample: lm_eval's have none."""
+    kind = str(instance.request_type)
+    return Request(
+        kind,
+        str(instance.args[0]),
+        dict(instance.args[1]) if kind == GENERATE else {},
+        str(instance.args[1]) if kind == LOGLIKELIHOOD else "",
+        task=str(instance.task_name),
+        doc_id=int(instance.doc_id),
+    )
 
 
 def told(lm: Any, requests: Sequence[Request], tell: Tell) -> None:

@@ -1,0 +1,147 @@
+"""Jobs of a sweep that share a model ask in one pass: the same answers as each alone, each request once."""
+
+from __future__ import annotations
+
+import pytest
+from conftest import composed, job_of
+from endpoint import Reply, completed, endpoint
+
+from evalsweep.engine import together
+from evalsweep.engine.evaluate import Evaluation, evaluate
+from evalsweep.engine.models import resident
+from evalsweep.errors import BadInput
+from evalsweep.responses import Responses
+
+QUIET = lambda *_: None  # noqa: E731
+
+
+def jobs_of(*overrides: str):
+    with composed("-m", *overrides) as plan:
+        return {planned.name: planned.config for planned in plan.jobs}
+
+
+def alone(job) -> Evaluation:
+    return evaluate(job, QUIET)
+
+
+def in_one_pass(jobs, responses=None) -> tuple[dict[str, Evaluation], list[str]]:
+    """Each job's evaluation, and the lines that were told."""
+    responses = Responses() if responses is None else responses
+    lines: list[str] = []
+    beside = together.Beside(jobs, lines.append)
+    found = {}
+    for name, job in jobs.items():
+        found[name] = evaluate(job, QUIET, responses=responses, beside=beside)
+        beside = together.Beside({})
+    return found, lines
+
+
+@pytest.fixture
+def calls(monkeypatch):
+    """The lists of requests that reach the embedded model."""
+    lm = resident.load(job_of()).lm
+    found: list = []
+    original = type(lm).answer
+
+    def answer(self, requests, tell):
+        found.append(list(requests))
+        original(self, requests, tell)
+
+    monkeypatch.setattr(type(lm), "answer", answer)
+    return found
+
+
+GRID = ("seed=0,7", "temperature=0,0.8")
+
+
+@pytest.mark.parametrize(
+    ("own", "distinct"),
+    [
+        (("task.limit=3",), 3 + 2 * 3),
+        (("task.limit=2", "task.samples=2", "model.batch_size=3"), 2 + 2 * 2 * 2),
+        (("task=sample_choice", "task.limit=3"), 12),
+        (("task.limit=2", "model.apply_chat_template=true", "prompt=helpful_assistant"), 2 + 2 * 2),
+        (("task.limit=2", "fewshot=resampled", "task.num_fewshot=2"), 4 + 2 * 2),
+        (("task=humaneval", "task.limit=2", "task.samples=2", "task.max_gen_toks=6"), 2 + 2 * 2 * 2),
+    ],
+)
+def test_every_answer_is_as_it_is_alone_and_asked_for_once(calls, own, distinct):
+    jobs = jobs_of(*GRID, *own)
+    found, lines = in_one_pass(jobs)
+    assert sum(map(len, calls)) == distinct
+    assert len(calls) == 1, "one pass for all jobs"
+    assert f"{distinct} of them distinct" in lines[0]
+    for name, job in jobs.items():
+        own_way = alone(job)
+        if own[0] == "task=sample_choice":
+            for a, b in zip(found[name].samples, own_way.samples, strict=True):
+                assert a.responses == pytest.approx(b.responses, abs=1e-5)
+                assert a.scores == b.scores
+        else:
+            assert found[name].samples == own_way.samples
+            assert found[name].alarms == own_way.alarms
+            assert found[name].decoding["sent"] == own_way.decoding["sent"]
+            tokens = "generation/tokens"
+            assert found[name].metrics[tokens] == own_way.metrics[tokens]
+        assert found[name].responses_hash == own_way.responses_hash or own[0] == "task=sample_choice"
+
+
+def test_gsm8k_with_its_shots_is_as_it_is_alone(calls, gsm8k):
+    jobs = jobs_of(*GRID, "task=gsm8k", f"task.data={gsm8k}", "task.num_fewshot=1", "task.max_gen_toks=8")
+    found, _ = in_one_pass(jobs)
+    assert len(calls) == 1
+    for name, job in jobs.items():
+        assert found[name].samples == alone(job).samples
+
+
+def test_several_tasks_are_asked_in_one_pass(calls):
+    in_one_pass(jobs_of("task=sample,sample_choice", "temperature=0,0.5", "task.limit=2"))
+    assert sorted(request.task for call in calls for request in call) == ["sample"] * 4 + ["sample_choice"] * 8
+    assert len(calls) == 2, "one for each kind of request"
+
+
+def test_which_jobs_ask_nothing_of_their_own_is_said_before_the_first(calls):
+    _, lines = in_one_pass(jobs_of("seed=0,1,2,3,4,5", "temperature=0,0.5", "task.limit=2"))
+    assert lines == [
+        "12 jobs ask for 24 answers, 14 of them distinct; all are computed together",
+        "t=0 s=1 sample, t=0 s=2 sample, t=0 s=3 sample and 2 more: the same answers as t=0 s=0 sample, and no cost",
+    ]
+
+
+def test_what_was_answered_before_is_counted(calls):
+    responses = Responses()
+    in_one_pass(jobs_of("seed=0,1", "temperature=0.5", "task.limit=2"), responses)
+    _, lines = in_one_pass(jobs_of("seed=0,1,2", "temperature=0.5", "task.limit=2"), responses)
+    assert "6 answers, 6 of them distinct, 4 of them answered before" in lines[0]
+    assert [len(call) for call in calls] == [4, 2]
+
+
+def test_a_job_whose_questions_cannot_be_read_fails_alone(calls, tmp_path):
+    jobs = {"bad": job_of("task=gsm8k", f"task.data={tmp_path}"), "good": job_of("task.limit=2")}
+    responses = Responses()
+    found = evaluate(jobs["good"], QUIET, responses=responses, beside=together.Beside(jobs))
+    assert len(found.samples) == 2
+    with pytest.raises(BadInput, match=r"task.data="):
+        evaluate(jobs["bad"], QUIET, responses=responses)
+
+
+def test_a_request_that_a_server_refuses_fails_the_jobs_that_ask_it_and_no_other(run, tmp_path):
+    def answer(asked):
+        if asked.body["max_tokens"] == 5:
+            return Reply({"error": "too long"}, 400)
+        return completed(" 7")
+
+    with endpoint(answer) as (url, _):
+        own = ("model=server", f"model.base_url={url}/v1/completions", "model.pretrained=m", "model.num_concurrent=1")
+        grid = ("task.max_gen_toks=5,6", "seed=0,1", "task.limit=3", "hydra.sweep.dir=out", "tracking=off")
+        done = run("-m", *grid, *own)
+    assert done.returncode == 1
+    assert "2 of 4 jobs finished" in done.stdout
+    assert done.stderr.count("the server answers 400: too long") == 2
+
+
+def test_a_sweep_says_how_much_it_asks_and_finishes(run, tmp_path):
+    done = run("-m", "seed=0,42", "temperature=0,0.2", "task.limit=2", "hydra.sweep.dir=out", "tracking=off")
+    assert done.returncode == 0, done.stderr
+    assert "evalsweep: 4 jobs ask for 8 answers, 6 of them distinct" in done.stdout
+    assert done.stdout.index("jobs ask for") < done.stdout.index("[1/4]")
