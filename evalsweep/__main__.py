@@ -7,7 +7,7 @@ import sys
 
 from evalsweep.errors import did_you_mean
 
-COMMANDS = ("audit", "plan", "report")
+COMMANDS = ("audit", "plan", "report", "resume")
 
 
 def main() -> None:

@@ -182,7 +182,7 @@ def _plan(hydra: Hydra, config_name: str, overrides: list[str], flag: bool) -> P
     keys = _naming(dicts)
     jobs = tuple(_planned(d, c, keys) for d, c in zip(dicts, configs, strict=True))
     _refuse_twins(jobs)
-    pinned = f"hydra.{'sweep' if multirun else 'run'}.dir={_quoted(str(directory))}"
+    pinned = f"hydra.{'sweep' if multirun else 'run'}.dir={quoted(str(directory))}"
     first = configs[0] if configs else job_config(master)
     return Plan(multirun, directory, jobs, first, (*overrides, pinned))
 
@@ -247,7 +247,7 @@ def _directory(*, _root_: DictConfig) -> str:
     return directory_name(backends.acting(job_config(_root_)))
 
 
-def _quoted(text: str) -> str:
+def quoted(text: str) -> str:
     """Text as Hydra's quoted string, in which backslashes count only before a quote and at the end."""
     text = re.sub(r"(\\*)'", lambda match: match.group(1) * 2 + "\\'", text)
     return "'" + re.sub(r"\\+$", lambda match: match.group() * 2, text) + "'"

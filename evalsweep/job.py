@@ -113,7 +113,7 @@ def _record(
         cell_hash=provenance.value_hash(without_seed(acting)),
         status=status,
         config=shown,
-        decoding=found.decoding if found else {},
+        decoding=redact_tree(found.decoding) if found else {},
         seeds={
             "generation": job.seed,
             "fewshot": job.fewshot.seed,

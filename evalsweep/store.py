@@ -26,10 +26,13 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from filelock import FileLock, Timeout
+
 from evalsweep.errors import BadInput, first_line
 from evalsweep.record import Audit, Record, Sample, Scores
 from evalsweep.redact import redact
 
+LOCK = ".lock"
 SWEEP, RECORD, SAMPLES, LOG = "sweep.json", "record.json", "samples.jsonl.gz", "evalsweep.log"
 RESPONSES = "responses"
 RESULTS, SUMMARY = "results_summary.json", "summary.json"
@@ -39,26 +42,33 @@ AUDIT = "audit.json"
 HYDRA, MULTIRUN = ".hydra", "multirun.yaml"
 
 
-def reserve(sweep_dir: Path) -> None:
-    """Take a directory for a sweep; of two that want the same, one gets it.
+@contextmanager
+def only_one(sweep_dir: Path) -> Iterator[None]:
+    """Hold a sweep's folder, so that no other process works on it; a lock of a process that died holds nothing.
 
-    Errors: BadInput where it cannot be written, or already holds a sweep.
+    Errors: BadInput where another process holds it, or it cannot be written.
     """
     check_writable(sweep_dir)
     sweep_dir.mkdir(parents=True, exist_ok=True)
+    lock = FileLock(sweep_dir / LOCK, timeout=0)
     try:
-        (sweep_dir / SWEEP).touch(exist_ok=False)
-    except FileExistsError:
+        lock.acquire()
+    except Timeout:
         raise BadInput(
             str(sweep_dir),
-            "already holds a sweep; wait a second, or name another folder",
+            "another process works on the sweep there; wait until it is done, or name another folder",
             "hydra.sweep.dir=multirun/second (hydra.run.dir for a single job)",
         ) from None
+    try:
+        yield
+    finally:
+        lock.release()  # the file stays: taken away, two processes could hold two files of that name
 
 
 def release(sweep_dir: Path) -> None:
-    """Give a reserved directory back, and what was made for it alone: the sweep did not begin."""
-    (sweep_dir / SWEEP).unlink(missing_ok=True)
+    """Take away what was made for a sweep that did not begin."""
+    for name in (SWEEP, LOCK):
+        (sweep_dir / name).unlink(missing_ok=True)
     for folder in (sweep_dir, *sweep_dir.parents[:2]):
         if folder.resolve() == Path.cwd() or any(folder.iterdir()):
             break
@@ -66,7 +76,7 @@ def release(sweep_dir: Path) -> None:
 
 
 def write_sweep(sweep_dir: Path, asked: dict[str, Any]) -> None:
-    """Say what was asked, in a directory that was reserved."""
+    """Say what is asked."""
     _write(sweep_dir / SWEEP, _json(asked))
 
 

@@ -27,6 +27,8 @@ from evalsweep.engine.models import backends
 from evalsweep.errors import BadInput, first_line
 from evalsweep.identity import config_hash
 from evalsweep.publish import publish
+from evalsweep.record import FAILED, FINISHED
+from evalsweep.redact import redact_tree
 from evalsweep.refusals import in_words
 from evalsweep.report import table
 from evalsweep.summary.types import Job, Summary
@@ -41,13 +43,16 @@ class Stopped(BaseException):
 
 # The jobs that this process runs and that none has asked for yet, by its number: a launcher's processes find none.
 _grid: dict[int, dict[str, JobConfig]] = {}
+_finished: set[str] = set()  # the jobs, by their hash, that an earlier run of the same sweep has done
 _stop: dict[
     str, int
 ] = {}  # the signal that came, under "signal": libraries swallow exceptions, so it is also looked up
 
 
-def run(argv: Sequence[str]) -> int:
+def run(argv: Sequence[str], again: bool = False) -> int:
     """Run what the command line asks for; gives the exit code.
+
+    In a folder that holds the same sweep only what is missing is done; `again` runs its failed jobs again.
 
     0: every job finished. 1: a job failed or is missing. 2: bad input, no job started. 130 and 143: interrupted,
     terminated.
@@ -60,7 +65,7 @@ def run(argv: Sequence[str]) -> int:
             args = _arguments(parser, argv)
             hydra = compose.open_hydra(args.config_dir)
             try:
-                return _answer(hydra, args, parser)
+                return _answer(hydra, args, parser, again)
             finally:
                 compose.close_hydra()
         except (Exception, Stopped) as e:
@@ -86,7 +91,7 @@ def _arguments(parser: argparse.ArgumentParser, argv: Sequence[str]) -> argparse
     return args
 
 
-def _answer(hydra: Hydra, args: argparse.Namespace, parser: argparse.ArgumentParser) -> int:
+def _answer(hydra: Hydra, args: argparse.Namespace, parser: argparse.ArgumentParser, again: bool) -> int:
     if args.help or args.hydra_help or args.shell_completion:
         return _show(hydra, args, parser)
     plan = compose.plan(hydra, args)
@@ -96,7 +101,9 @@ def _answer(hydra: Hydra, args: argparse.Namespace, parser: argparse.ArgumentPar
                 "--cfg with a sweep", "shows one job; give one value for each key, without -m", "--cfg job seed=0"
             )
         return _show(hydra, args, parser)
-    return _run(hydra, plan, args)
+    preflight.check([j.config for j in plan.jobs] or [plan.first])
+    with store.only_one(plan.directory):
+        return _run(hydra, plan, args, again)
 
 
 def _show(hydra: Hydra, args: argparse.Namespace, parser: argparse.ArgumentParser) -> int:
@@ -117,15 +124,16 @@ def _show(hydra: Hydra, args: argparse.Namespace, parser: argparse.ArgumentParse
     return OK
 
 
-def _run(hydra: Hydra, plan: compose.Plan, args: argparse.Namespace) -> int:
-    preflight.check([j.config for j in plan.jobs] or [plan.first])
-    uid = uuid.uuid4().hex[:12]
-    parent = _open(plan, uid)
-    say(f"evalsweep: {_count(plan)}, results in {plan.directory}")
+def _run(hydra: Hydra, plan: compose.Plan, args: argparse.Namespace, again: bool) -> int:
+    parent = _open(plan, args)
+    done = _done(plan, again)
+    before = f", {len(done)} of them done before" if done else ""
+    say(f"evalsweep: {_count(plan)}{before}, results in {plan.directory}")
     started = time.time()
     code = OK
     try:
-        _grid[os.getpid()] = {planned.name: planned.config for planned in plan.jobs}
+        _grid[os.getpid()] = {job.name: job.config for job in plan.jobs if job.config_hash not in done}
+        _finished.update(done)
         start = hydra.multirun if plan.multirun else hydra.run
         start(args.config_name or compose.CONFIG_NAME, _job, list(plan.overrides))
     except Stopped:
@@ -133,14 +141,27 @@ def _run(hydra: Hydra, plan: compose.Plan, args: argparse.Namespace) -> int:
     except OSError as e:
         complain(f"{plan.directory}: the sweep broke off ({first_line(e)}); what is finished is kept")
         code = FAILED_JOBS
-    _grid.clear()
+    finally:
+        _grid.clear()
+        _finished.clear()
     _responses(plan.directory).close()
     summary, written = _summarise(plan)
     say(f"{summary.jobs - len(summary.failed)} of {summary.jobs} jobs finished in {time.time() - started:.0f} s")
     say(f"results  {plan.directory / store.RESULTS}")
     say(f"report   {plan.directory / store.PAGE}")
+    if not summary.whole:
+        flag = "" if code > FAILED_JOBS else " --failed"
+        say(f"resume   evalsweep resume {shlex.quote(str(plan.directory))}{flag}")
     _mirror(plan, parent, summary, ended=code > FAILED_JOBS)
     return code or (OK if summary.whole and written else FAILED_JOBS)
+
+
+def _done(plan: compose.Plan, again: bool) -> set[str]:
+    """Find the jobs that a sweep in the same folder has finished; failed ones too, where they are not to run again."""
+    keep = (FINISHED,) if again else (FINISHED, FAILED)
+    planned = {job.config_hash for job in plan.jobs}
+    records, _ = store.read_records(plan.directory)
+    return {record.config_hash for _, record in records if record.status in keep and record.config_hash in planned}
 
 
 def _count(plan: compose.Plan) -> str:
@@ -149,18 +170,50 @@ def _count(plan: compose.Plan) -> str:
     return f"{len(plan.jobs)} job{'s' if len(plan.jobs) > 1 else ''}"
 
 
-def _open(plan: compose.Plan, uid: str) -> str | None:
-    """Take the directory and open the parent run, or neither; gives the parent's id."""
+def _open(plan: compose.Plan, args: argparse.Namespace) -> str | None:
+    """Open the parent run and say what is asked, or neither; gives the parent's id.
+
+    Errors: BadInput where the folder holds another sweep.
+    """
     settings = plan.first.tracking
     name = f"{plan.directory.name} {plan.first.task.name}" if plan.multirun else plan.jobs[0].name
-    store.reserve(plan.directory)
+    before = _before(plan)
+    uid = before["uid"] if before else uuid.uuid4().hex[:12]
     try:
         parent = tracking.open_sweep(settings, uid, name, provenance.command_line(), single=not plan.multirun)
-        store.write_sweep(plan.directory, _asked(plan, uid, parent))
+        if before is None:
+            store.write_sweep(plan.directory, _asked(plan, args, uid, parent))
     except BaseException:
-        store.release(plan.directory)
+        if before is None:
+            store.release(plan.directory)
         raise
     return parent
+
+
+def _before(plan: compose.Plan) -> dict[str, Any] | None:
+    """Give what was asked of the sweep that the folder holds, None where it holds none.
+
+    Errors: BadInput where it is another one, or cannot be read.
+    """
+    another = "hydra.sweep.dir=multirun/second (hydra.run.dir for a single job)"
+    try:
+        asked = store.read_sweep(plan.directory)
+    except ValueError as e:
+        raise BadInput(str(plan.directory), f"already holds a sweep that cannot be read ({e})", another) from e
+    if asked is None:
+        return None
+    had, have = ({j["config_hash"]: j["name"] for j in jobs} for jobs in (asked["jobs"], _listed(plan)))
+    differing = [f"{name} (there)" for key, name in had.items() if key not in have]
+    differing += [f"{name} (here)" for key, name in have.items() if key not in had]
+    if differing or not plan.jobs:
+        shown = ", ".join(differing[:4]) + (f" and {len(differing) - 4} more" if len(differing) > 4 else "")
+        raise BadInput(
+            str(plan.directory),
+            f"already holds a sweep, of other jobs: {shown or 'of a sweeper that chooses as it goes'}; the same "
+            "overrides go on with it, others need another folder",
+            another,
+        )
+    return asked
 
 
 def _job(config: DictConfig) -> None:
@@ -175,6 +228,8 @@ def _job(config: DictConfig) -> None:
     try:
         store.scrub_hydra(run_dir, settings.output_subdir)
         store.scrub_hydra(sweep_dir)
+        if config_hash(backends.acting(plain)) in _finished:
+            return
         job.run(plain, run_dir, _place(plain, sweep_dir))
     except (BadInput, OSError) as e:
         complain(f"{run_dir}: {first_line(e)}")
@@ -211,15 +266,24 @@ def _responses(sweep_dir: Path) -> responses.Responses:
     return found
 
 
-def _asked(plan: compose.Plan, uid: str, parent: str | None) -> dict[str, Any]:
+def _listed(plan: compose.Plan) -> list[dict[str, Any]]:
+    return [{"name": j.name, "directory": j.directory, "config_hash": j.config_hash} for j in plan.jobs]
+
+
+def _asked(plan: compose.Plan, args: argparse.Namespace, uid: str, parent: str | None) -> dict[str, Any]:
+    overrides = list(args.overrides)
     return {
-        "schema": 1,
+        "schema": 2,
         "uid": uid,
         "command": provenance.command_line(),
         "multirun": plan.multirun,
         "started": time.time(),
         "mlflow_parent": parent,
-        "jobs": [{"name": j.name, "directory": j.directory, "config_hash": j.config_hash} for j in plan.jobs],
+        # a secret is not kept, and without it the command is another one
+        "overrides": overrides if redact_tree(overrides) == overrides else None,
+        "config_name": args.config_name,
+        "config_dir": args.config_dir and str(Path(args.config_dir).absolute()),
+        "jobs": _listed(plan),
     }
 
 

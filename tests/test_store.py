@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import gzip
 import json
+import subprocess
+import sys
 from dataclasses import replace
 
 import pytest
@@ -86,17 +88,27 @@ def test_a_broken_record_is_named_with_its_path(tmp_path, text, why):
     assert why in broken["job"]
 
 
-def test_a_directory_that_holds_a_sweep_is_not_used_again(tmp_path):
-    store.reserve(tmp_path / "s")
-    with pytest.raises(BadInput, match="already holds a sweep"):
-        store.reserve(tmp_path / "s")
+def test_one_process_at_a_time_works_on_a_folder(tmp_path):
+    code = (
+        "import sys; from pathlib import Path; from evalsweep import store\n"
+        "with store.only_one(Path(sys.argv[1])): print('held', flush=True); sys.stdin.readline()"
+    )
+    command = [sys.executable, "-c", code, str(tmp_path / "s")]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == b"held\n"
+        with pytest.raises(BadInput, match="another process works on the sweep there"), store.only_one(tmp_path / "s"):
+            pass
+        other.kill()
+    with store.only_one(tmp_path / "s"):
+        pass
 
 
 def test_a_released_directory_leaves_nothing_of_its_own_behind(tmp_path):
     (tmp_path / "multirun").mkdir()
     (tmp_path / "multirun" / ".gitkeep").touch()
-    store.reserve(tmp_path / "multirun" / "date" / "time")
-    store.release(tmp_path / "multirun" / "date" / "time")
+    with store.only_one(tmp_path / "multirun" / "date" / "time"):
+        store.release(tmp_path / "multirun" / "date" / "time")
     assert [p.name for p in (tmp_path / "multirun").iterdir()] == [".gitkeep"]
 
 

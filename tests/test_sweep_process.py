@@ -213,7 +213,7 @@ def test_a_terminated_sweep_records_the_job_as_killed(tmp_path):
     command = [sys.executable, "-m", "evalsweep", "-m", "seed=0,1", "temperature=0.5", "hydra.sweep.dir=out"]
     process = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     deadline = time.monotonic() + 120
-    while "Running" not in "".join(f.read_text() for f in tmp_path.glob("out/*/evalsweep.log")):
+    while not any(f.stat().st_size for f in tmp_path.glob("out/responses/*.jsonl")):
         assert time.monotonic() < deadline
         time.sleep(0.1)
     os.kill(process.pid, signal.SIGTERM)
