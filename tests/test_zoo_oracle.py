@@ -17,6 +17,7 @@ from zoo import TOKENIZERS, Zoo
 
 from evalsweep.engine.benchmarks import humaneval
 from evalsweep.engine.evaluate import Evaluation, evaluate
+from evalsweep.engine.models.draw import Row
 from evalsweep.engine.models.generation import Generator
 from evalsweep.engine.models.requests import CAPPED, ENDED
 from evalsweep.engine.models.text import Detokenizer
@@ -34,12 +35,13 @@ def scored(zoo: Zoo, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Evaluatio
         folder = zoo.model("llama", words)
         tokenizer = zoo.tokenizer(words)
 
-        def generate(self: Any, requests: Any, settings: Any, rows: int, tell: Any) -> None:
-            for request in requests:
-                ids = continuation(tokenizer, list(request.tokens), request.prompt, answer(request.prompt))
-                assert len(ids) < settings.max_gen_toks
-                end = next(iter(settings.end_tokens), None)
-                tell(request, ids if end is None else [*ids, end], CAPPED if end is None else ENDED)
+        def generate(self: Any, requests: Any, rows: int, tell: Any) -> None:
+            for one in requests:
+                prompt = one.request.prompt
+                ids = continuation(tokenizer, list(one.tokens), prompt, answer(prompt))
+                assert len(ids) < one.settings.max_gen_toks
+                end = next(iter(one.settings.end_tokens), None)
+                tell(Row(one, ids if end is None else [*ids, end], CAPPED if end is None else ENDED))
 
         monkeypatch.setattr(Generator, "generate", generate)
         return evaluate(job_of("model=hf", f"model.pretrained={folder}", *overrides), lambda *_: None)
