@@ -22,7 +22,8 @@ def serving(folder: Path) -> Iterator[tuple[str, list[dict[str, Any]]]]:
     lock = threading.Lock()
 
     def complete(body: dict[str, Any]) -> tuple[str, str]:
-        ids = tokenizer(body["prompt"], return_tensors="pt").input_ids
+        prompt = body["prompt"]  # a text, or token ids
+        ids = torch.tensor([prompt if isinstance(prompt, list) else tokenizer(prompt)["input_ids"]])
         generator = torch.Generator().manual_seed(body["seed"])
         new: list[int] = []
         text = ""
