@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from conftest import composed, job_of
+from conftest import composed, job_of, write_jsonl
 from endpoint import Reply, completed, endpoint
 
 from evalsweep.engine import together
@@ -145,3 +145,41 @@ def test_a_sweep_says_how_much_it_asks_and_finishes(run, tmp_path):
     assert done.returncode == 0, done.stderr
     assert "evalsweep: 4 jobs ask for 8 answers, 6 of them distinct" in done.stdout
     assert done.stdout.index("jobs ask for") < done.stdout.index("[1/4]")
+
+
+@pytest.fixture
+def shuffling(tmp_path):
+    """A task that shuffles its choices while it reads its documents, as GPQA does."""
+    rows = [{"q": f"What is {n} + {n}?", "choices": [str(2 * n + k) for k in range(6)]} for n in range(4)]
+    write_jsonl(tmp_path / "test.jsonl", rows)
+    (tmp_path / "utils.py").write_text(
+        "import random\n"
+        "def one(row):\n"
+        "    choices = list(row['choices'])\n"
+        "    random.shuffle(choices)\n"
+        "    return {'choices': choices, 'right': choices.index(row['choices'][0])}\n"
+        "def process_docs(dataset):\n"
+        "    return dataset.map(one)\n"
+    )
+    (tmp_path / "shuffling.yaml").write_text(
+        "task: shuffling\noutput_type: multiple_choice\ndataset_path: json\ntest_split: test\nnum_fewshot: 0\n"
+        "process_docs: !function utils.process_docs\ndoc_to_text: '{{q}} {{choices|join(\" \")}}'\n"
+        "doc_to_choice: choices\ndoc_to_target: right\n"
+        "metric_list: [{metric: acc, aggregation: mean, higher_is_better: true}]\n"
+    )
+    return "task=lm_eval", f"task.name={tmp_path / 'shuffling.yaml'}", f"task.data={tmp_path}"
+
+
+def test_documents_that_draw_are_the_same_for_every_seed_and_every_time(calls, shuffling):
+    jobs = jobs_of("seed=0,1", *shuffling)
+    found, lines = in_one_pass(jobs)
+    assert sum(map(len, calls)) == 4 * 6
+    assert "48 answers, 24 of them distinct" in lines[0]
+    orders = [
+        [s.prompt for s in evaluation.samples] for evaluation in (*found.values(), alone(next(iter(jobs.values()))))
+    ]
+    assert orders[0] == orders[1] == orders[2]
+    assert any(prompt.split("? ")[1].split() != sorted(prompt.split("? ")[1].split(), key=int) for prompt in orders[0])
+    for sample in next(iter(found.values())).samples:
+        n = int(sample.prompt.split()[2])
+        assert sample.target == str(2 * n), "the target is that of the prompt's own order"

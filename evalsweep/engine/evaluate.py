@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import os
-import random
 from dataclasses import dataclass, replace
 from typing import Any
 
 import lm_eval
-import numpy as np
-import torch
 from lm_eval.api.instance import Instance
 from lm_eval.api.model import LM
 from lm_eval.tasks import TaskManager
@@ -129,9 +126,7 @@ def _shots_hash(samples: list[Sample]) -> str | None:
 
 def _run(lm: LM, built: harness.Built, job: JobConfig, system: str | None) -> dict[str, Any]:
     # Not simple_evaluate: it sets the same seeds, but also asks the hub and git about each run, in vain when offline.
-    random.seed(job.seed)
-    np.random.seed(job.seed)  # noqa: NPY002  lm_eval's tasks draw from the global generator
-    torch.manual_seed(job.seed)
+    harness.fix_seeds(job.seed)
     for task in built.tasks.values():
         task.set_fewshot_seed(job.fewshot.seed)
     results = lm_eval.evaluate(

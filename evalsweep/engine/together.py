@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import logging
+import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+
+import numpy as np
 
 from evalsweep.config import JobConfig, samples_at
 from evalsweep.engine.models import backends, resident
@@ -63,9 +66,12 @@ def ask(lm: Kept, beside: Beside, progress: Progress) -> None:
 
 def _told(asked: Mapping[str, Sequence[str]], distinct: int, missing: int) -> Iterator[str]:
     """Say how much is asked, and which jobs ask nothing of their own."""
+    if not asked:
+        return
     count = sum(map(len, asked.values()))
     before = f", {distinct - missing} of them answered before" if missing < distinct else ""
-    yield f"{len(asked)} jobs ask for {count} answers, {distinct} of them distinct{before}; all are computed together"
+    together = "; all are computed together" if missing else ""
+    yield f"{len(asked)} jobs ask for {count} answers, {distinct} of them distinct{before}{together}"
     by_keys: dict[str, list[str]] = {}
     for name, keys in asked.items():
         by_keys.setdefault(value_hash(keys), []).append(name)
@@ -86,8 +92,10 @@ def _prompts_of(job: JobConfig) -> str:
 def _requests(jobs: Mapping[str, JobConfig]) -> Iterator[tuple[str, Request]]:
     """Give the requests of jobs that share their prompts, which are made once, with the jobs' names."""
     first = next(iter(jobs.values()))
-    loaded = resident.load(first)
     built = harness.build(first)
+    loaded = resident.load(first)
+    harness.fix_seeds(first.seed)
+    before = _global_state()
     for task in built.tasks.values():
         Prompts(task, loaded.lm, first.on_truncation, first.model.max_thinking_toks or 0)
         task.set_fewshot_seed(first.fewshot.seed)
@@ -98,6 +106,9 @@ def _requests(jobs: Mapping[str, JobConfig]) -> Iterator[tuple[str, Request]]:
             fewshot_as_multiturn=first.model.apply_chat_template,
             chat_template=loaded.lm.apply_chat_template if first.model.apply_chat_template else None,
         )
+    if _global_state() != before:  # the prompts are those of one seed: other jobs ask for themselves
+        jobs = {name: job for name, job in jobs.items() if job.seed == first.seed}
+    for task in built.tasks.values():
         for name, job in jobs.items():
             decoding, drawn = harness.decoding_sent(job), job.decoding.do_sample
             for instance in task.instances:
@@ -108,3 +119,8 @@ def _requests(jobs: Mapping[str, JobConfig]) -> Iterator[tuple[str, Request]]:
                 settings = {k: v for k, v in request.settings.items() if k in _OF_THE_TASK} | decoding
                 for sample in range(samples_at(job)):
                     yield name, replace(request, settings=settings, sample=sample, seed=job.seed if drawn else None)
+
+
+def _global_state() -> int:
+    """Give what changes as soon as somebody draws from the generators that lm_eval's tasks draw from."""
+    return hash((random.getstate(), str(np.random.get_state())))  # noqa: NPY002  the generator that tasks draw from

@@ -50,13 +50,16 @@ def _read(path: Path, _mtime: int) -> list[tuple[int, dict[str, Any]]]:
 
 
 def columns_of(task: Mapping[str, Any]) -> list[str]:
-    """The columns that a task's templates name: what every row of its data must have."""
+    """The columns that a task's templates name: what every row of its data must have.
+
+    Where the task's own code makes its documents, as HellaSwag's does, their columns are not those of the data.
+    """
     from jinja2 import Environment, TemplateSyntaxError, meta
 
     environment = Environment()  # parsed only, never rendered
     environment.filters["regex_replace"] = str
     found: dict[str, None] = {}
-    for key in ("doc_to_text", "doc_to_target", "doc_to_choice"):
+    for key in ("doc_to_text", "doc_to_target", "doc_to_choice") if task.get("process_docs") is None else ():
         template = task.get(key)
         if not isinstance(template, str) or "is defined" in template:  # it does with what is there
             continue

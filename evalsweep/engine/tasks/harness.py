@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from functools import cache, lru_cache
@@ -12,6 +13,8 @@ from typing import Any
 import datasets
 import lm_eval
 import lm_eval.utils
+import numpy as np
+import torch
 import yaml
 from lm_eval.api.group import Group
 from lm_eval.api.task import ConfigurableTask, Task
@@ -31,6 +34,10 @@ from evalsweep.provenance import value_hash
 HARNESS = Path(lm_eval.__file__).parent / "tasks"
 # lm_eval compiles the same few templates anew for every field of every document, which is most of what a prompt costs.
 lm_eval.utils.env.from_string = lru_cache(maxsize=256)(lm_eval.utils.env.from_string)
+# Some tasks draw while they read their documents, the order of choices for one: the same for every seed, and not what
+# another program drew, which the hub's library keeps on disk.
+DOCUMENTS_SEED = 0  # lm_eval's own default
+datasets.disable_caching()
 DEFAULT_MAX_GEN_TOKS = 256  # lm_eval's own, stated so that a model's generation_config cannot set another
 
 
@@ -58,6 +65,7 @@ def build(job: JobConfig) -> Built:
     Errors: BadInput for an unknown task, unreadable or absent data, shots or a metric that cannot be had.
     """
     name = job.task.name
+    fix_seeds(DOCUMENTS_SEED)
     manager = _manager(name, job.task.include_path)
     factory = _Factory(job)
     manager._factory = factory
@@ -86,6 +94,7 @@ def build(job: JobConfig) -> Built:
     leaves = manager.load([loaded])["tasks"]
     for task in leaves.values():
         _check_kind(task, job)
+        _pin_documents(task)
         shots.pin(task, job.fewshot, job.task.num_fewshot)
         _check_votes(task)
         _check_group(task, job.task.group_by)
@@ -96,6 +105,13 @@ def build(job: JobConfig) -> Built:
             task.set_config("repeats", 1)  # a log-likelihood is the same every time
     _check_metric(loaded, leaves, job)
     return Built(loaded, leaves, _provenance(leaves, factory))
+
+
+def fix_seeds(seed: int) -> None:
+    """Set every global generator: lm_eval's tasks draw from them, some of them while they read their documents."""
+    random.seed(seed)
+    np.random.seed(seed)  # noqa: NPY002  tasks draw from the global generator
+    torch.manual_seed(seed)
 
 
 def check_name(name: str, include_path: str | None = None) -> None:
@@ -234,6 +250,12 @@ def _dataset(splits: dict[str, list[dict[str, Any]]], config: dict[str, Any]) ->
             raise BadInput(f"data of {config['task']}", f"a column mixes types ({first_line(e)})") from e
 
     return load
+
+
+def _pin_documents(task: Any) -> None:
+    """Make a task's documents once: lm_eval does so each time it is asked, and GPQA's shuffle their choices then."""
+    documents = task.eval_docs
+    setattr(task, "test_docs" if task.has_test_docs() else "validation_docs", lambda: documents)
 
 
 def _check_kind(task: Any, job: JobConfig) -> None:
