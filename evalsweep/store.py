@@ -46,13 +46,16 @@ HYDRA, MULTIRUN = ".hydra", "multirun.yaml"
 def only_one(sweep_dir: Path) -> Iterator[None]:
     """Hold a sweep's folder, so that no other process works on it; a lock of a process that died holds nothing.
 
-    Errors: BadInput where another process holds it, or it cannot be written.
+    On a file system that knows no locks nothing is held. Errors: BadInput where another process holds the folder, or
+    it cannot be written.
     """
     check_writable(sweep_dir)
     sweep_dir.mkdir(parents=True, exist_ok=True)
     lock = FileLock(sweep_dir / LOCK, timeout=0)
     try:
         lock.acquire()
+    except NotImplementedError:
+        pass
     except Timeout:
         raise BadInput(
             str(sweep_dir),

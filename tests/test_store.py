@@ -104,6 +104,15 @@ def test_one_process_at_a_time_works_on_a_folder(tmp_path):
         pass
 
 
+def test_a_file_system_without_locks_is_worked_on_all_the_same(tmp_path, monkeypatch):
+    def refuse(*_: object, **__: object) -> None:
+        raise NotImplementedError("FileSystem does not appear to support flock")
+
+    monkeypatch.setattr(store.FileLock, "acquire", refuse)
+    with store.only_one(tmp_path / "s"):
+        assert (tmp_path / "s").is_dir()
+
+
 def test_a_released_directory_leaves_nothing_of_its_own_behind(tmp_path):
     (tmp_path / "multirun").mkdir()
     (tmp_path / "multirun" / ".gitkeep").touch()
