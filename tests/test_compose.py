@@ -74,7 +74,7 @@ def test_folders_with_spaces_and_letters_of_any_alphabet_work(tmp_path):
 def test_any_path_survives_the_quoting_of_overrides(text):
     from hydra.core.override_parser.overrides_parser import OverridesParser
 
-    (parsed,) = OverridesParser.create().parse_overrides([f"key={compose._quoted(text)}"])
+    (parsed,) = OverridesParser.create().parse_overrides([f"key={compose.quoted(text)}"])
     assert parsed.value() == text
 
 
