@@ -72,6 +72,20 @@ def job_of(*overrides: str) -> JobConfig:
         return plan.first
 
 
+def spy(monkeypatch: pytest.MonkeyPatch, note: Callable[[list[Any]], None]) -> None:
+    """Note each list of requests that reaches the embedded model."""
+    from evalsweep.engine.models import resident
+
+    kind = type(resident.load(job_of()).lm)
+    original = kind.answer
+
+    def answer(self: Any, requests: Any, tell: Any) -> None:
+        note(list(requests))
+        original(self, requests, tell)
+
+    monkeypatch.setattr(kind, "answer", answer)
+
+
 def write_jsonl(path: Path, rows: list[dict[str, Any]]) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))

@@ -6,7 +6,7 @@ import json
 from dataclasses import replace
 
 import pytest
-from conftest import job_of
+from conftest import job_of, spy
 from endpoint import Reply, completed, endpoint, said
 
 from evalsweep.engine.evaluate import evaluate
@@ -20,15 +20,8 @@ QUIET = lambda *_: None  # noqa: E731
 @pytest.fixture
 def asked(monkeypatch):
     """The requests that reach the embedded model, as they come."""
-    lm = resident.load(job_of()).lm
     found: list = []
-    original = type(lm).answer
-
-    def answer(self, requests, tell):
-        found.extend(requests)
-        original(self, requests, tell)
-
-    monkeypatch.setattr(type(lm), "answer", answer)
+    spy(monkeypatch, found.extend)
     return found
 
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from conftest import composed, job_of, write_jsonl
+from conftest import composed, job_of, spy, write_jsonl
 from endpoint import Reply, completed, endpoint
 
 from evalsweep.engine import together
 from evalsweep.engine.evaluate import Evaluation, evaluate
-from evalsweep.engine.models import resident
 from evalsweep.errors import BadInput
 from evalsweep.responses import Responses
 
@@ -39,15 +38,8 @@ def in_one_pass(jobs, responses=None) -> tuple[dict[str, Evaluation], list[str]]
 @pytest.fixture
 def calls(monkeypatch):
     """The lists of requests that reach the embedded model."""
-    lm = resident.load(job_of()).lm
     found: list = []
-    original = type(lm).answer
-
-    def answer(self, requests, tell):
-        found.append(list(requests))
-        original(self, requests, tell)
-
-    monkeypatch.setattr(type(lm), "answer", answer)
+    spy(monkeypatch, found.append)
     return found
 
 

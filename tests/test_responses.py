@@ -24,6 +24,11 @@ def opened(tmp_path: Path) -> Iterator[Callable[..., Responses]]:
         yield lambda folder=tmp_path: stack.enter_context(contextlib.closing(Responses(folder)))
 
 
+def writing(file, write):
+    """The file, but for how it writes."""
+    return type("Odd", (), {"__getattr__": lambda _, name: getattr(file, name), "write": lambda _, data: write(data)})()
+
+
 def only_file(folder: Path) -> Path:
     (path,) = folder.glob("*.jsonl")
     return path
@@ -107,17 +112,11 @@ def test_after_a_full_disk_writing_goes_on_and_only_the_torn_line_is_lost(opened
     file = kept._file
     assert file is not None
 
-    class Full:
-        """The file, on a disk that has room for a few bytes more."""
+    def full(data):
+        file.write(bytes(data[:7]))
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-        def __getattr__(self, name):
-            return getattr(file, name)
-
-        def write(self, data):
-            file.write(bytes(data[:7]))
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    monkeypatch.setattr(kept, "_file", Full())
+    monkeypatch.setattr(kept, "_file", writing(file, full))
     with pytest.raises(OSError, match="No space left"):
         kept.put("b", {"value": "two"})
     assert "b" not in kept
@@ -134,14 +133,7 @@ def test_a_write_that_takes_only_some_bytes_is_gone_on_with(opened, tmp_path, mo
     file = kept._file
     assert file is not None
 
-    class Slow:
-        def __getattr__(self, name):
-            return getattr(file, name)
-
-        def write(self, data):
-            return file.write(bytes(data[:3]))
-
-    monkeypatch.setattr(kept, "_file", Slow())
+    monkeypatch.setattr(kept, "_file", writing(file, lambda data: file.write(bytes(data[:3]))))
     kept.put("b", {"value": "two"})
     monkeypatch.setattr(kept, "_file", file)
     assert opened().get("b") == {"value": "two"}
