@@ -10,8 +10,9 @@ from scipy import stats
 
 from evalsweep.engine.models import resident
 from evalsweep.engine.models.draw import Prompted, Row, Settings
+from evalsweep.engine.models.forward import Forward
 from evalsweep.engine.models.generation import Generator
-from evalsweep.engine.models.noise import gumbel, stream_key
+from evalsweep.engine.models.noise import LARGEST, SMALLEST, gumbel, halves, philox, stream_key
 from evalsweep.engine.models.requests import CAPPED, ENDED, GENERATE, STOPPED, Request
 
 PROMPTS = [
@@ -45,7 +46,7 @@ def texts(lm, prompts=PROMPTS, samples=1, rows=4, grown=None, model=None, ends=N
     found: dict[tuple[str, int], list[int]] = {}
     given = settings(**changes)
     wanted = [Prompted(request(p, n, seed), tuple(lm.tok_encode(p)), given) for p in prompts for n in range(samples)]
-    generator = Generator(model or lm.model, lm.text.marked, 2)
+    generator = Generator(Forward(model or lm.model, 2), lm.text.marked)
 
     def tell(row):
         key = (row.of.request.prompt, row.of.request.sample)
@@ -61,33 +62,68 @@ def texts(lm, prompts=PROMPTS, samples=1, rows=4, grown=None, model=None, ends=N
     return found
 
 
+def noise(keys, step, size):
+    """The noise of the `step`-th token of streams, (streams, size)."""
+    steps = torch.full((len(keys),), step)
+    return gumbel(torch.tensor([halves(key) for key in keys]), steps, torch.ones(len(keys), size, dtype=torch.bool))
+
+
+def test_philox_gives_the_numbers_of_its_authors():
+    """The known answers for philox4x32 with 10 rounds of the Random123 library, by the authors of the paper."""
+    ones = 0xFFFFFFFF
+    for counter, key, words in (
+        ((0, 0, 0, 0), (0, 0), "6627e8d5 e169c58d bc57ac4c 9b00dbd8"),
+        ((ones, ones, ones, ones), (ones, ones), "408f276d 41c83b0e a20bc7c6 6d5451fd"),
+        (
+            (0x243F6A88, 0x85A308D3, 0x13198A2E, 0x03707344),
+            (0xA4093822, 0x299F31D0),
+            "d16cfe09 94fdcceb 5001e420 24126ea1",
+        ),
+    ):
+        found = philox(tuple(map(torch.tensor, counter)), tuple(map(torch.tensor, key)))
+        assert " ".join(f"{int(word):08x}" for word in found) == words
+
+
+def test_a_token_has_the_same_noise_whatever_else_is_wanted():
+    keys = torch.tensor([halves(stream_key(3, "p", n)) for n in range(5)])
+    steps = torch.arange(5)
+    every = torch.ones(5, 1001, dtype=torch.bool)
+    whole = gumbel(keys, steps, every)
+    few = torch.zeros_like(every)
+    few[1, 7] = few[4, 1000] = few[4, 3] = True
+    some = gumbel(keys, steps, few)
+    assert torch.equal(some[few], whole[few]) and torch.isinf(some[~few]).all()
+    many = every.clone()
+    many[2] = False
+    assert torch.equal(gumbel(keys, steps, many)[many], whole[many])
+    assert float(whole.min()) >= SMALLEST and float(whole.max()) <= LARGEST
+    assert torch.equal(noise([stream_key(3, "p", 4)], 4, 1001)[0], whole[4])
+
+
 @pytest.mark.parametrize("temperature", [0.3, 1.0, 2.5])
 def test_draws_follow_the_softmax_at_their_temperature(temperature):
-    logits = np.array([1.5, 0.2, -0.7, 0.9, -2.0, 0.0])
-    expected = np.exp(logits / temperature) / np.exp(logits / temperature).sum()
-    draws = [
-        int(np.argmax(logits / temperature + gumbel(stream_key(7, f"prompt {i}", 0), step, len(logits))))
-        for i in range(2_000)
-        for step in range(10)
-    ]
+    logits = torch.tensor([1.5, 0.2, -0.7, 0.9, -2.0, 0.0]).double()
+    expected = (logits / temperature).softmax(0).numpy()
+    keys = [stream_key(7, f"prompt {i}", 0) for i in range(2_000)]
+    draws = torch.cat([(logits / temperature + noise(keys, step, 6)).argmax(-1) for step in range(10)])
     counts = np.bincount(draws, minlength=len(logits))
     assert counts.sum() == 20_000
     assert stats.chisquare(counts, expected * 20_000).pvalue > 0.01
 
 
 def test_steps_samples_seeds_and_prompts_have_noise_of_their_own():
-    key = stream_key(0, "p", 0)
-    first, second = gumbel(key, 0, 4096), gumbel(key, 1, 4096)
-    others = [gumbel(k, 0, 4096) for k in (stream_key(1, "p", 0), stream_key(0, "q", 0), stream_key(0, "p", 1))]
+    keys = [stream_key(*parts) for parts in ((0, "p", 0), (1, "p", 0), (0, "q", 0), (0, "p", 1))]
+    first, *others = noise(keys, 0, 4096).numpy()
+    second = noise(keys[:1], 1, 4096)[0].numpy()
     for shift in range(8):  # no two are one stream, shifted
         for other in (second, *others):
             assert abs(np.corrcoef(first[shift:], other[: 4096 - shift])[0, 1]) < 0.06
-    assert (gumbel(key, 0, 4096) == first).all()
+    assert (noise(keys[:1], 0, 4096)[0].numpy() == first).all()
 
 
 def test_noise_is_standard_gumbel():
-    noise = np.concatenate([gumbel(stream_key(3, "p", n), 5, 10_000) for n in range(5)])
-    assert stats.kstest(noise, "gumbel_r").pvalue > 0.01
+    found = noise([stream_key(3, "p", n) for n in range(5)], 5, 10_000).flatten().numpy()
+    assert stats.kstest(found, "gumbel_r").pvalue > 0.01
 
 
 def test_the_same_text_whatever_the_batch_the_order_and_the_company(lm):
@@ -219,10 +255,10 @@ def test_samples_share_one_prefill_and_finished_rows_leave(lm, monkeypatch):
         shapes.append(tuple(input_ids.shape))
         return original(self, input_ids=input_ids, **kwargs)
 
-    generator_known = Generator(lm.model, lm.text.marked, 2)._known
+    known = Forward(lm.model, 2)._known
     monkeypatch.setattr(type(lm.model), "forward", forward)
     monkeypatch.setattr(
-        "evalsweep.engine.models.generation.inspect.signature", lambda _: type("S", (), {"parameters": generator_known})
+        "evalsweep.engine.models.forward.inspect.signature", lambda _: type("S", (), {"parameters": known})
     )
     found = texts(lm, PROMPTS[:2], samples=4, rows=8, stop=("\n",), tolerance=0.0)
     prefills = [shape for shape in shapes if shape[1] > 1]
@@ -233,7 +269,7 @@ def test_samples_share_one_prefill_and_finished_rows_leave(lm, monkeypatch):
     shapes.clear()
     texts(lm, PROMPTS[:1], samples=6, rows=4, tolerance=0.0)
     assert [shape[0] for shape in shapes if shape[1] > 1] == [1], "more samples than rows share it too"
-    assert max(rows for rows, _ in shapes) == 3, "in parts as even as can be"
+    assert max(rows for rows, _ in shapes) == 4
 
 
 def test_rows_say_how_they_ended(lm):
@@ -268,7 +304,7 @@ def test_out_of_memory_halves_the_batch_and_loses_nothing(lm):
             return lm.model(input_ids=input_ids, cache=cache, **kwargs)
 
     assert texts(lm, rows=12, model=Small(), samples=2) == texts(lm, samples=2)
-    generator = Generator(Small(), lm.text.marked, 2)
+    generator = Generator(Forward(Small(), 2), lm.text.marked)
     given = settings()
     wanted = [Prompted(request(p), tuple(lm.tok_encode(p)), given) for p in PROMPTS]
     generator.generate(wanted, 12, lambda _: None)
@@ -320,10 +356,17 @@ def test_rows_of_other_seeds_and_settings_share_a_batch_and_one_prefill(lm, monk
 
     def grown(asked, rows):
         found = {}
-        generator = Generator(lm.model, lm.text.marked, 2)
+        forward = Forward(lm.model, 2)
+        generator = Generator(forward, lm.text.marked)
         prefills = []
-        original = generator._prefill
-        monkeypatch.setattr(generator, "_prefill", lambda prompts: prefills.append(len(prompts)) or original(prompts))
+        original = forward.read
+
+        def read(rows, tokens, keep=1):
+            if rows is None:
+                prefills.append(len(tokens))
+            return original(rows, tokens, keep)
+
+        monkeypatch.setattr(forward, "read", read)
         generator.generate(asked, rows, lambda row: found.__setitem__(id(row.of), row.new))
         return [found[id(one)] for one in asked], prefills
 

@@ -117,16 +117,16 @@ def test_broken_numbers_stop_the_job_with_a_line_that_says_where(tiny, task):
 
 
 def test_a_model_that_masks_a_part_of_its_vocabulary_is_not_broken(tiny, monkeypatch):
-    from evalsweep.engine.models.generation import Generator
+    from evalsweep.engine.models.forward import Forward
 
-    original = Generator._logits
+    original = Forward._logits
 
     def masked(self, *args):
         logits = original(self, *args)
-        logits[:, 40000:] = -torch.inf
+        logits[..., 40000:] = -torch.inf
         return logits
 
-    monkeypatch.setattr(Generator, "_logits", masked)
+    monkeypatch.setattr(Forward, "_logits", masked)
     assert len(texts(found(tiny))) == 2
 
 

@@ -13,10 +13,12 @@ from transformers.quantizers import AutoQuantizationConfig
 from evalsweep.config import DecodingConfig, JobConfig
 from evalsweep.engine.models.contract import Capabilities
 from evalsweep.engine.models.draw import TOLERANCE, TOLERANCE_16_BITS, WARPERS, Prompted, Row, Settings
+from evalsweep.engine.models.forward import Forward
 from evalsweep.engine.models.generation import Generator
+from evalsweep.engine.models.likelihood import log_likelihoods
 from evalsweep.engine.models.lm_eval_requests import told
 from evalsweep.engine.models.noise import STREAM
-from evalsweep.engine.models.requests import ENDED, GENERATE, ROLLING, Answer, Request, Tell, stops
+from evalsweep.engine.models.requests import ENDED, GENERATE, LOGLIKELIHOOD, ROLLING, Answer, Request, Tell, stops
 from evalsweep.engine.models.template import Template
 from evalsweep.engine.models.text import Detokenizer, cut
 from evalsweep.engine.models.thinking import Thinking
@@ -66,7 +68,8 @@ class Transformers(HFLM):
     thinking: Thinking
     template: Template
     smallest_batch: int | None = None  # rows of a batch after memory ran out
-    _checked: bool = False  # that the model's batches agree with its rows alone
+    shares: bool = True  # whether what prompts have in common is read once
+    _reader: Forward | BadInput | None = None  # made when it is first needed
     declares_bos: bool = False  # whether the tokenizer's configuration says that it puts a begin token
 
     def __init__(self, quantization: dict[str, Any] | None = None, **kwargs: Any) -> None:
@@ -205,17 +208,28 @@ class Transformers(HFLM):
             counts = {"tokens": len(row.new), "near_ties": row.near_ties, "flipped": row.flipped, "moved": row.moved}
             tell(row.of.request, self.thinking.answer(text, row.ended, row.of.opened, counts=counts))
 
-        pad = self.tokenizer.pad_token_id
-        if pad is None or pad >= self.model.get_input_embeddings().num_embeddings:
-            pad = 0  # lm_eval adds a pad token to a tokenizer that has none, which the model does not know
-        generator = Generator(self.model, self.text.marked, pad)
-        if not self._checked:
-            generator.check(self.encode("The quick brown fox jumps over the lazy dog. Answer: 12"))
-            self._checked = True
+        generator = Generator(self._forward(), self.text.marked, self.shares)
         try:
             generator.generate(wanted, self.batch_size_per_gpu, done)
         finally:
             self.smallest_batch = generator.smallest_batch or self.smallest_batch
+
+    def _forward(self) -> Forward:
+        """Give what reads tokens with the model. Errors: BadInput for a model whose batches are not its rows alone."""
+        if isinstance(self._reader, BadInput):
+            raise self._reader
+        if self._reader is None:
+            pad = self.tokenizer.pad_token_id
+            if pad is None or pad >= self.model.get_input_embeddings().num_embeddings:
+                pad = 0  # lm_eval adds a pad token to a tokenizer that has none, which the model does not know
+            try:
+                reader = Forward(self.model, pad)
+                reader.check(self.encode("The quick brown fox jumps over the lazy dog. Answer: 12"))
+            except BadInput as e:
+                self._reader = e
+                raise
+            self._reader = reader
+        return self._reader
 
     def sent(self, request: Request) -> dict[str, Any]:
         """Give the settings of a request as they are sent; see `contract.Backend`."""
@@ -268,6 +282,35 @@ class Transformers(HFLM):
     def _loglikelihood_tokens(
         self, requests: list[Any], disable_tqdm: bool = False, override_bs: Any = None
     ) -> list[Any]:
+        if not self._joins():
+            return self._in_whole(requests, disable_tqdm)
+        texts = []
+        for _, context, continuation in requests:
+            whole = (*context, *continuation)[-(self.max_length + 1) :]  # the last token is scored and not read
+            texts.append((whole, len(continuation)))
+        answers: list[Any] = [None] * len(requests)
+
+        def tell(number: int, score: float, greedy: bool) -> None:
+            answers[number] = score, greedy
+            if requests[number][0] is not None:  # parts of a text have no name
+                self.cache_hook.add_partial(LOGLIKELIHOOD, requests[number][0], answers[number])
+
+        positions = max(1, LOGITS_BYTES // (4 * int(self.model.config.get_text_config().vocab_size)))
+        smallest = log_likelihoods(self._forward(), texts, self.batch_size_per_gpu, positions, tell)
+        self.smallest_batch = smallest or self.smallest_batch
+        return answers
+
+    def _joins(self) -> bool:
+        """Give whether the model can read on from what texts share."""
+        if not self.shares:
+            return False
+        try:
+            return self._forward().joins
+        except BadInput:  # log-likelihoods need no batch that goes on
+            return False
+
+    def _in_whole(self, requests: list[Any], disable_tqdm: bool) -> list[Any]:
+        """Have lm_eval's own method read each text from its beginning, in batches that shrink as texts grow."""
         asked: int = self.batch_size_per_gpu
         bytes_per_token = 4 * int(self.model.config.get_text_config().vocab_size)
         by_prompt: dict[tuple[int, ...], list[int]] = {}  # choices of one token share their prompt's forward pass

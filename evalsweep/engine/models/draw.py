@@ -1,4 +1,4 @@
-"""The draw of the next token: from the logits and the noise of each row, and whether rounding could decide it."""
+"""The draw of the next token, from the logits and the noise of each row, and whether rounding could decide it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import torch
 import transformers
 
-from evalsweep.engine.models.noise import stream_key
+from evalsweep.engine.models import noise
 from evalsweep.engine.models.requests import CAPPED, Request
 
 # Two logits closer than this, in logits, are a near-tie, which batches of different shapes may decide differently.
@@ -75,7 +75,7 @@ class Row:
 
     def __post_init__(self) -> None:
         request = self.of.request
-        self.key = stream_key(request.seed or 0, request.prompt, request.sample)
+        self.key = noise.stream_key(request.seed or 0, request.prompt, request.sample)
 
     @property
     def tokens(self) -> list[int]:
@@ -83,49 +83,57 @@ class Row:
         return [*self.of.tokens, *self.new]
 
 
-def scores(
-    alive: Sequence[Row], logits: torch.Tensor, settings: Settings, noise: Sequence[torch.Tensor | None]
-) -> tuple[torch.Tensor, list[bool]]:
-    """What the next token is the largest of: logits when greedy, else logits / temperature, warped, plus noise.
+def scores(alive: Sequence[Row], logits: torch.Tensor, settings: Settings) -> tuple[torch.Tensor, torch.Tensor]:
+    """Perturb the logits of some rows; the argmax of each row is its next token.
 
-    Beside it, for each row, whether a token at the edge of what warpers cut off decides.
+    Args:
+        alive: the rows.
+        logits: float32 (rows, vocabulary), on any device, which is where all is computed.
+        settings: theirs, the same for all.
+
+    Returns:
+        Logits when greedy, else logits / temperature, warped, plus noise: (rows, vocabulary), -inf for tokens that no
+        noise could make the largest. And whether a token at the edge of what warpers cut off decides: bool (rows,).
     """
     for name in ("repetition_penalty", "no_repeat_ngram_size"):
         if name in settings.warpers:
             # row by row, on its own tokens: padding would be penalised with the rest
             process = WARPERS[name](settings.warpers[name])
-            rows = [torch.tensor([row.tokens]) for row in alive]
+            rows = [torch.tensor([row.tokens], device=logits.device) for row in alive]
             logits = torch.cat([process(ids, logits[r : r + 1].clone()) for r, ids in enumerate(rows)])
-    whole = logits.double()
+    whole = logits.to(noise.wide(logits.device))
     if not settings.temperature:
-        return whole, [False] * len(alive)
+        return whole, torch.zeros(len(alive), dtype=torch.bool, device=logits.device)
     whole = whole / settings.temperature
     kept = whole
     for name, make in WARPERS.items():
         if name in settings.warpers and name not in ("repetition_penalty", "no_repeat_ngram_size"):
             kept = make(settings.warpers[name])(None, kept)
-    drawn = torch.stack([n for n in noise if n is not None])
+    near = settings.tolerance / settings.temperature
+    # the largest has the smallest noise at the least, and another the largest at the most
+    wanted = whole >= kept.amax(-1, keepdim=True) - (noise.LARGEST - noise.SMALLEST) - 2 * near
+    streams = torch.tensor([[*noise.halves(row.key), len(row.new)] for row in alive], device=logits.device)
+    drawn = noise.gumbel(streams[:, :2], streams[:, 2], wanted)
     return kept + drawn, _at_the_edge(whole, kept, drawn, settings)
 
 
-def _at_the_edge(whole: torch.Tensor, kept: torch.Tensor, drawn: torch.Tensor, settings: Settings) -> list[bool]:
+def _at_the_edge(whole: torch.Tensor, kept: torch.Tensor, drawn: torch.Tensor, settings: Settings) -> torch.Tensor:
     """For each row, whether the choice hangs on a token that rounding may let in, or out, of what warpers keep.
 
     All warpers but typical_p keep the likeliest tokens. The last of these and the first that is cut off are at the
     edge, with all that are within the tolerance of them; typical_p has no such order, and each of its tokens counts.
     """
     if "typical_p" in settings.warpers:
-        return [True] * len(whole)
+        return torch.ones(len(whole), dtype=torch.bool, device=whole.device)
+    if kept is whole:
+        return torch.zeros(len(whole), dtype=torch.bool, device=whole.device)
     out = torch.isinf(kept)
-    if not bool(out.any()):
-        return [False] * len(whole)
     inf, near = torch.inf, settings.tolerance / settings.temperature
     last = whole.masked_fill(out, inf).amin(-1, keepdim=True)
-    first = whole.masked_fill(~out, -inf).amax(-1, keepdim=True)
+    first = whole.masked_fill(~out, -inf).amax(-1, keepdim=True)  # -inf where nothing is cut off
     chosen = (kept + drawn).argmax(-1, keepdim=True)
     at = whole.gather(-1, chosen)
-    may_leave = (at <= torch.maximum(last, first + near)).squeeze(-1)
+    may_leave = (at <= torch.maximum(last, first + near)) & ~torch.isinf(first)
     may_enter = out & (whole >= torch.minimum(first, last - near))
-    rivals = (whole + drawn).masked_fill(~may_enter, -inf).amax(-1)
-    found: list[bool] = (may_leave | (rivals > (kept + drawn).gather(-1, chosen).squeeze(-1))).tolist()
-    return found
+    rivals = (whole + drawn).masked_fill(~may_enter, -inf).amax(-1, keepdim=True)
+    return (may_leave | (rivals > (kept + drawn).gather(-1, chosen))).squeeze(-1)

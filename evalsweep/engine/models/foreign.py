@@ -13,7 +13,7 @@ from lm_eval.api.registry import get_model, model_registry
 from evalsweep.config import DecodingConfig, JobConfig
 from evalsweep.engine.models.backends import kind_of
 from evalsweep.engine.models.contract import Capabilities, Loaded
-from evalsweep.engine.models.generation import check_finite
+from evalsweep.engine.models.forward import check_finite
 from evalsweep.engine.models.lm_eval_requests import instance_of, told
 from evalsweep.engine.models.requests import GENERATE, Answer, Request, Tell
 from evalsweep.engine.models.template import Template, into_user

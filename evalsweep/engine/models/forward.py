@@ -1,0 +1,299 @@
+"""Rows of tokens that a causal model has read, and how it reads on: no row's logits depend on the others."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import torch
+from transformers import DynamicCache
+from transformers.cache_utils import DynamicLayer
+
+from evalsweep.errors import BadInput
+
+ROOM = 64  # tokens that a cache gets room for beyond those it holds
+
+
+class Layer(DynamicLayer):
+    """Keys and values of one layer, with room to grow: transformers' own layer copies all of them at each token.
+
+    `keys` and `values` are the columns from `begin` to `end` of two larger tensors (rows, heads, room, size). Those
+    hold numbers everywhere: a masked column is multiplied by zero, not left out.
+    """
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.begin = self.end = 0
+
+    def update(self, key_states: torch.Tensor, value_states: torch.Tensor, *_: Any, **__: Any) -> tuple[Any, Any]:
+        if not self.is_initialized:
+            self.lazy_initialization(key_states, value_states)
+            self._hold(key_states[:, :, :0], value_states[:, :, :0], before=0, after=key_states.shape[-2])
+        new = key_states.shape[-2]
+        if self.end + new > self._keys.shape[-2]:
+            self._hold(self.keys, self.values, before=0, after=new + ROOM)
+        self.end += new
+        self._keys[:, :, self.end - new : self.end] = key_states
+        self._values[:, :, self.end - new : self.end] = value_states
+        return self._view()
+
+    def rows(self, index: torch.Tensor) -> Layer:
+        """Give a copy of some rows."""
+        other = Layer()
+        other.is_initialized, other.device = True, self.device
+        index = index.to(self.device)
+        other._hold(self.keys[index], self.values[index], before=0, after=ROOM)
+        return other
+
+    def narrow(self, columns: int) -> None:
+        """Leave out all but the last columns."""
+        self.begin = self.end - columns
+        self._view()
+
+    def widen(self, columns: int) -> None:
+        """Have at least so many columns, the further ones on the left, with numbers that stand for nothing."""
+        missing = columns - (self.end - self.begin)
+        if missing > self.begin:
+            self._hold(self.keys, self.values, before=missing, after=ROOM)
+        self.begin = min(self.begin, self.end - columns)
+        self._view()
+
+    def put(self, slots: torch.Tensor, other: Layer) -> None:
+        """Write the first rows of another layer, of no more columns than there are here, in the place of some."""
+        slots, first, columns = slots.to(self.device), slice(len(slots)), other.end - other.begin
+        self._keys[slots, :, self.end - columns : self.end] = other.keys[first]
+        self._values[slots, :, self.end - columns : self.end] = other.values[first]
+
+    def append(self, other: Layer) -> None:
+        """Add other rows of as many columns."""
+        self._hold(torch.cat([self.keys, other.keys]), torch.cat([self.values, other.values]), before=0, after=ROOM)
+
+    def _hold(self, keys: torch.Tensor, values: torch.Tensor, before: int, after: int) -> None:
+        self._keys, self._values = _with_room(keys, before, after), _with_room(values, before, after)
+        self.begin, self.end = before, before + keys.shape[-2]
+        self._view()
+
+    def _view(self) -> tuple[torch.Tensor, torch.Tensor]:
+        self.keys, self.values = (t[:, :, self.begin : self.end] for t in (self._keys, self._values))
+        return self.keys, self.values
+
+
+def _with_room(held: torch.Tensor, before: int, after: int) -> torch.Tensor:
+    rows, heads, columns, size = held.shape
+    whole = held.new_zeros(rows, heads, before + columns + after, size)
+    whole[:, :, before : before + columns] = held
+    return whole
+
+
+class Rows:
+    """What a model has read: a cache, and which of its columns are whose.
+
+    Args:
+        cache: of transformers.
+        mask: int64 (rows, columns), 1 where a row has a token.
+        spans: for each row how many columns, from the last one back, hold its tokens and what stands between them.
+    """
+
+    def __init__(self, cache: Any, mask: torch.Tensor, spans: list[int]) -> None:
+        self.cache, self.mask, self.spans = cache, mask, spans
+
+    def __len__(self) -> int:
+        return len(self.spans)
+
+    @property
+    def joins(self) -> bool:
+        """Whether rows of other lengths can come beside these: all that the cache holds are columns of tokens."""
+        return all(type(layer) is Layer for layer in self.cache.layers)
+
+    def take(self, index: Sequence[int]) -> Rows:
+        """Give a copy of some rows, each as often as it is named."""
+        at = torch.tensor(index, device=self.mask.device)
+        if self.joins:
+            cache = copy.copy(self.cache)
+            cache.layers = [layer.rows(at) if layer.is_initialized else Layer() for layer in self.cache.layers]
+        else:
+            cache = copy.deepcopy(self.cache)
+            cache.reorder_cache(at)  # each layer takes it to its own device
+        found = Rows(cache, self.mask[at], [self.spans[i] for i in index])
+        found._narrow()
+        return found
+
+    def keep(self, index: Sequence[int]) -> None:
+        """Leave out all rows but some."""
+        at = torch.tensor(index, device=self.mask.device)
+        if self.joins:
+            self.cache.layers = [layer.rows(at) if layer.is_initialized else layer for layer in self.cache.layers]
+        else:
+            self.cache.reorder_cache(at)
+        self.mask, self.spans = self.mask[at], [self.spans[i] for i in index]
+        self._narrow()
+
+    def replace(self, slots: Sequence[int], other: Rows) -> None:
+        """Put other rows in the place of some, in this order; those that find none are added at the end."""
+        put, own = min(len(slots), len(other)), other.mask.shape[1]
+        self._widen(max(self.mask.shape[1], own))
+        if put:
+            at = torch.tensor(slots[:put], device=self.mask.device)
+            for layer, new in self._with(other):
+                layer.put(at, new)
+            self.mask[at] = torch.nn.functional.pad(other.mask[:put], (self.mask.shape[1] - own, 0))
+            for slot, span in zip(slots, other.spans, strict=False):
+                self.spans[slot] = span
+        if put < len(other):
+            rest = other.take(range(put, len(other))) if put else other
+            rest._widen(self.mask.shape[1])
+            for layer, new in self._with(rest):
+                layer.append(new)
+            self.mask, self.spans = torch.cat([self.mask, rest.mask]), self.spans + rest.spans
+        self._narrow()
+
+    def _with(self, other: Rows) -> Iterator[tuple[Layer, Layer]]:
+        layers = zip(self.cache.layers, other.cache.layers, strict=True)
+        return ((a, b) for a, b in layers if a.is_initialized)
+
+    def _widen(self, columns: int) -> None:
+        self.mask = torch.nn.functional.pad(self.mask, (columns - self.mask.shape[1], 0))
+        for layer, _ in self._with(self):
+            layer.widen(columns)
+
+    def _narrow(self) -> None:
+        """Leave out the columns that no row has a token in any more."""
+        columns = max(self.spans)
+        if self.joins and columns < self.mask.shape[1]:
+            self.mask = self.mask[:, -columns:]
+            for layer, _ in self._with(self):
+                layer.narrow(columns)
+
+
+class Forward:
+    """Reads tokens with one model.
+
+    Args:
+        model: of transformers.
+        pad_token: any token; what it stands for is masked.
+
+    Errors: BadInput for a model that keeps no cache.
+    """
+
+    def __init__(self, model: Any, pad_token: int) -> None:
+        self.model, self.pad_token = model, pad_token
+        # an adapter of PEFT stands around the model and hands all arguments on
+        inner = model.get_base_model() if hasattr(model, "get_base_model") else model
+        self._known = set(inspect.signature(inner.forward).parameters)
+        # transformers renames the argument, model by model, and warns of the old name
+        names = [n for n in ("cache", "past_key_values", "cache_params") if n in self._known]
+        if not names:
+            raise BadInput(
+                type(inner).__name__,
+                "keeps its state in a way that evalsweep's generator does not know; tasks of log-likelihoods work",
+                "task=sample_choice",
+            )
+        self._cache = names[0]
+        layers = DynamicCache(config=model.config).layers
+        # a window, or a state, holds what came before: there the columns of others are not only masked
+        self.joins = bool(layers) and all(type(layer) is DynamicLayer for layer in layers)
+
+    def read(self, rows: Rows | None, tokens: Sequence[Sequence[int]], keep: int = 1) -> tuple[Rows, torch.Tensor]:
+        """Read on, each row its tokens; from the beginning where there are no rows yet.
+
+        Gives the rows, which are the same object, and the logits after the last `keep` tokens of each: float32, on the
+        model's device, (rows, keep, vocabulary). Where a row has fewer tokens the first ones stand for nothing.
+        """
+        longest = max(map(len, tokens))
+        ids = torch.tensor([[self.pad_token] * (longest - len(t)) + list(t) for t in tokens])
+        mask = torch.tensor([[0] * (longest - len(t)) + [1] * len(t) for t in tokens], device=self.model.device)
+        if rows is None:
+            cache = DynamicCache(config=self.model.config)
+            if self.joins:
+                cache.layers = [Layer() for _ in cache.layers]
+            rows = Rows(cache, mask, [len(t) for t in tokens])
+        else:
+            rows.mask = torch.cat([rows.mask, mask], 1)
+            rows.spans = [span + longest for span in rows.spans]
+        return rows, self._logits(ids, rows.mask, rows.cache, keep)
+
+    def alone(self, tokens: Sequence[int]) -> torch.Tensor:
+        """Give the logits after some tokens, computed in the one shape that no batch can change: unpadded, no cache.
+
+        Shape (1, vocabulary).
+        """
+        return self._logits(torch.tensor([list(tokens)]), None, None, 1)[:, 0]
+
+    def _logits(self, ids: torch.Tensor, mask: torch.Tensor | None, cache: Any, keep: int) -> torch.Tensor:
+        device = self.model.device
+        given: dict[str, Any] = {"input_ids": ids.to(device), "use_cache": cache is not None}
+        if cache is not None:
+            given[self._cache] = cache
+        if mask is not None:
+            given["attention_mask"] = mask
+            given["position_ids"] = (mask.cumsum(-1) - 1).clamp(min=0)[:, -ids.shape[1] :]
+        given["logits_to_keep"] = keep
+        optional = {"position_ids", "logits_to_keep"} - self._known  # some models place their tokens by the mask
+        logits: torch.Tensor = self.model(**{k: v for k, v in given.items() if k not in optional}).logits
+        return logits[:, -keep:].float()
+
+    @torch.inference_mode()
+    def check(self, tokens: Sequence[int]) -> None:
+        """Compare rows of a batch, read in parts and joined, with the same rows alone, on prompts of `tokens`.
+
+        Some architectures keep a state that padding or a batch disturbs, and say nothing. One that only rows which are
+        read in parts, or join later, disturb is read whole from then on.
+
+        Errors: BadInput where the logits differ by more than rounding can, or are no numbers.
+        """
+        long, short = list(tokens), list(tokens[len(tokens) // 2 :])
+        rows, logits = self.read(None, [long, short])
+        check_finite(logits[:, 0], ["a first prompt, before any question was asked"] * 2)
+        best: list[int] = logits[:, 0].argmax(-1).tolist()
+        logits = self.read(rows, [[token] for token in best])[1]
+        moved = max(self._moved(logits[r, 0], [*p, best[r]]) for r, p in enumerate((long, short)))
+        if not moved < self._bound():
+            raise BadInput(
+                type(self.model).__name__,
+                f"gives other logits in a batch than alone (by {moved:.1g} of their spread): it keeps its state in "
+                "a way that evalsweep's generator cannot batch; tasks of log-likelihoods work",
+                "task=sample_choice",
+            )
+        self.joins = self.joins and self._parts(long, short, best) < self._bound()
+
+    def _parts(self, long: list[int], short: list[int], best: list[int]) -> float:
+        """How far logits move where two rows share a beginning, and a third comes beside them."""
+        begun, _ = self.read(None, [long])
+        shared = begun.take([0, 0])
+        self.read(shared, [short, short[-2:]])
+        later, _ = self.read(None, [short])
+        shared.replace([0], later)
+        logits = self.read(shared, [best[1:], best[:1]])[1]
+        wholes = [*short, best[1]], [*long, *short[-2:], best[0]]
+        return max(self._moved(logits[r, 0], whole) for r, whole in enumerate(wholes))
+
+    def _moved(self, logits: torch.Tensor, tokens: Sequence[int]) -> float:
+        alone = self.alone(tokens)[0]
+        given = torch.isfinite(alone)  # some models mask a part of their vocabulary with -inf
+        return float((logits - alone)[given].abs().max() / alone[given].std())
+
+    def _bound(self) -> float:
+        return 0.01 if self.model.dtype == torch.float32 else 0.5
+
+
+def check_finite(logits: torch.Tensor, where: Sequence[str]) -> None:
+    """Stop where the model gave no numbers: NaN or +inf anywhere, or nothing but -inf, which some models mask with.
+
+    Errors: BadInput that says where; `where` has a place for each row of logits (rows, vocabulary).
+    """
+    for row, largest in enumerate(logits.max(-1).values.tolist()):  # NaN where any is
+        check_largest(largest, where[row])
+
+
+def check_largest(largest: float, where: str) -> None:
+    """Stop where the largest of a row of logits is no number. Errors: BadInput that says where."""
+    if not math.isfinite(largest):
+        raise BadInput(
+            where,
+            f"the model's logits are {largest}: no score can be made of them; the weights may be broken, or their "
+            "dtype too narrow",
+            "model.dtype=float32",
+        )
