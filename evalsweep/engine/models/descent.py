@@ -37,8 +37,11 @@ def descend(
         while open_ and fits([*(node for _, node in batch), open_[0][1]]):
             batch.append(open_.popleft())
         read = [node for _, node in batch]
-        rows = None if above is None else above.take([place for place, _ in batch])
-        rows, logits = forward.read(rows, [node.tokens for node in read], max(1, *(node.keep for node in read)))
+        tokens, keep = [node.tokens for node in read], max(1, *(node.keep for node in read))
+        if above is None:
+            rows, logits = forward.read(None, tokens, keep)
+        else:
+            rows, logits = forward.read_below(above, [place for place, _ in batch], tokens, keep)
         yield rows, logits, read
         del logits
         below = [(r, child) for r, node in enumerate(read) for child in node.children]

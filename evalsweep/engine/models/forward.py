@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 from transformers import DynamicCache
-from transformers.cache_utils import DynamicLayer
+from transformers.cache_utils import DynamicLayer, DynamicSlidingWindowLayer
 
 from evalsweep.errors import BadInput
 
@@ -20,13 +20,14 @@ ROOM = 64  # tokens that a cache gets room for beyond those it holds
 class Layer(DynamicLayer):
     """Keys and values of one layer, with room to grow: transformers' own layer copies all of them at each token.
 
-    `keys` and `values` are the columns from `begin` to `end` of two larger tensors (rows, heads, room, size). Those
+    `keys` and `values` are a part, `count` rows and the columns from `begin` to `end`, of two larger tensors. Those
     hold numbers everywhere: a masked column is multiplied by zero, not left out.
     """
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self.begin = self.end = 0
+        self.begin = self.end = self.count = 0
+        self._own: torch.Tensor | None = None  # which of the columns that come next are to be written
 
     def update(self, key_states: torch.Tensor, value_states: torch.Tensor, *_: Any, **__: Any) -> tuple[Any, Any]:
         if not self.is_initialized:
@@ -36,17 +37,45 @@ class Layer(DynamicLayer):
         if self.end + new > self._keys.shape[-2]:
             self._hold(self.keys, self.values, before=0, after=new + ROOM)
         self.end += new
-        self._keys[:, :, self.end - new : self.end] = key_states
-        self._values[:, :, self.end - new : self.end] = value_states
+        for held, states in ((self._keys, key_states), (self._values, value_states)):
+            columns = held[: self.count, :, self.end - new : self.end]
+            columns[:] = states if self._own is None else torch.where(self._own, states, columns)
+        self._own = None
         return self._view()
 
-    def rows(self, index: torch.Tensor) -> Layer:
-        """Give a copy of some rows."""
+    def rows(self, index: torch.Tensor, own: torch.Tensor | None = None) -> Layer:
+        """Give a copy of some rows, moved to the right by the columns of what is read next that are not their own.
+
+        So the tokens of a row stand side by side, whatever was read in one batch: windows count columns.
+
+        Args:
+            index: int64, rows of this layer.
+            own: bool (rows, columns to be read), False on the left where a row has fewer tokens; None where none has.
+        """
         other = Layer()
         other.is_initialized, other.device = True, self.device
         index = index.to(self.device)
-        other._hold(self.keys[index], self.values[index], before=0, after=ROOM)
+        if own is None:
+            other._hold(self.keys[index], self.values[index], before=0, after=ROOM)
+            return other
+        own = own.to(self.device)
+        columns, wider = self.end - self.begin, self.end - self.begin + own.shape[1]
+        source = torch.arange(wider, device=self.device) - (~own).sum(1, keepdim=True)
+        source = source.clamp(0, columns - 1)[:, None, :, None]
+        keys, values = (
+            t[index].gather(2, source.expand(-1, t.shape[1], -1, t.shape[3])) for t in (self.keys, self.values)
+        )
+        other._hold(keys, values, before=0, after=ROOM)
+        other.end, other._own = columns, own[:, None, :, None]
+        other._view()
         return other
+
+    def drop(self, count: int, moved: torch.Tensor, to: torch.Tensor) -> None:
+        """Leave out all but the first rows, where some that stood behind them have moved to."""
+        moved, to = moved.to(self.device), to.to(self.device)
+        self.keys[to], self.values[to] = self.keys[moved], self.values[moved]
+        self.count = count
+        self._view()
 
     def narrow(self, columns: int) -> None:
         """Leave out all but the last columns."""
@@ -73,11 +102,11 @@ class Layer(DynamicLayer):
 
     def _hold(self, keys: torch.Tensor, values: torch.Tensor, before: int, after: int) -> None:
         self._keys, self._values = _with_room(keys, before, after), _with_room(values, before, after)
-        self.begin, self.end = before, before + keys.shape[-2]
+        self.begin, self.end, self.count = before, before + keys.shape[-2], keys.shape[0]
         self._view()
 
     def _view(self) -> tuple[torch.Tensor, torch.Tensor]:
-        self.keys, self.values = (t[:, :, self.begin : self.end] for t in (self._keys, self._values))
+        self.keys, self.values = (t[: self.count, :, self.begin : self.end] for t in (self._keys, self._values))
         return self.keys, self.values
 
 
@@ -94,7 +123,7 @@ class Rows:
     Args:
         cache: of transformers.
         mask: int64 (rows, columns), 1 where a row has a token.
-        spans: for each row how many columns, from the last one back, hold its tokens and what stands between them.
+        spans: for each row how many columns, from the last one back, hold its tokens.
     """
 
     def __init__(self, cache: Any, mask: torch.Tensor, spans: list[int]) -> None:
@@ -112,24 +141,49 @@ class Rows:
         """Give a copy of some rows, each as often as it is named."""
         at = torch.tensor(index, device=self.mask.device)
         if self.joins:
-            cache = copy.copy(self.cache)
-            cache.layers = [layer.rows(at) if layer.is_initialized else Layer() for layer in self.cache.layers]
+            cache = self._copy(at)
         else:
             cache = copy.deepcopy(self.cache)
             cache.reorder_cache(at)  # each layer takes it to its own device
         found = Rows(cache, self.mask[at], [self.spans[i] for i in index])
-        found._narrow()
+        found.narrow()
         return found
 
-    def keep(self, index: Sequence[int]) -> None:
-        """Leave out all rows but some."""
+    def branch(self, index: Sequence[int], own: torch.Tensor) -> Rows:
+        """Give a copy of some rows that is about to read tokens, `own` of them each: bool (rows, columns)."""
         at = torch.tensor(index, device=self.mask.device)
+        pads = (~own).sum(1, keepdim=True)
+        # a token of this batch follows those before it, and the columns that are not its own stand before all
+        columns = torch.arange(self.mask.shape[1] + own.shape[1], device=own.device) - pads
+        mask = torch.cat([self.mask[at], torch.ones_like(own, dtype=self.mask.dtype)], 1)
+        mask = mask.gather(1, columns.clamp(min=0)) * (columns >= 0)
+        spans = [self.spans[i] + n for i, n in zip(index, own.sum(1).tolist(), strict=True)]
+        return Rows(self._copy(at, None if bool(own.all()) else own), mask, spans)
+
+    def _copy(self, at: torch.Tensor, own: torch.Tensor | None = None) -> Any:
+        cache = copy.copy(self.cache)
+        cache.layers = [layer.rows(at, own) if layer.is_initialized else Layer() for layer in self.cache.layers]
+        return cache
+
+    def drop(self, gone: Sequence[int]) -> list[int]:
+        """Leave out some rows; gives the former numbers of the others, in their new order.
+
+        Rows from the end fill the gaps, so that no other is copied.
+        """
+        count = len(self) - len(gone)
+        order = [r for r in range(len(self)) if r not in set(gone)]
         if self.joins:
-            self.cache.layers = [layer.rows(at) if layer.is_initialized else layer for layer in self.cache.layers]
+            to, moved = [r for r in gone if r < count], [r for r in order if r >= count]
+            order = list(range(count))
+            for place, r in zip(to, moved, strict=True):
+                order[place] = r
+            for layer, _ in self._with(self):
+                layer.drop(count, torch.tensor(moved, dtype=torch.long), torch.tensor(to, dtype=torch.long))
         else:
-            self.cache.reorder_cache(at)
-        self.mask, self.spans = self.mask[at], [self.spans[i] for i in index]
-        self._narrow()
+            self.cache.reorder_cache(torch.tensor(order))
+        self.mask, self.spans = self.mask[order], [self.spans[r] for r in order]
+        self.narrow()
+        return order
 
     def replace(self, slots: Sequence[int], other: Rows) -> None:
         """Put other rows in the place of some, in this order; those that find none are added at the end."""
@@ -148,7 +202,7 @@ class Rows:
             for layer, new in self._with(rest):
                 layer.append(new)
             self.mask, self.spans = torch.cat([self.mask, rest.mask]), self.spans + rest.spans
-        self._narrow()
+        self.narrow()
 
     def _with(self, other: Rows) -> Iterator[tuple[Layer, Layer]]:
         layers = zip(self.cache.layers, other.cache.layers, strict=True)
@@ -159,7 +213,7 @@ class Rows:
         for layer, _ in self._with(self):
             layer.widen(columns)
 
-    def _narrow(self) -> None:
+    def narrow(self) -> None:
         """Leave out the columns that no row has a token in any more."""
         columns = max(self.spans)
         if self.joins and columns < self.mask.shape[1]:
@@ -192,19 +246,19 @@ class Forward:
                 "task=sample_choice",
             )
         self._cache = names[0]
-        layers = DynamicCache(config=model.config).layers
-        # a window, or a state, holds what came before: there the columns of others are not only masked
-        self.joins = bool(layers) and all(type(layer) is DynamicLayer for layer in layers)
+        kinds = {type(layer) for layer in DynamicCache(config=model.config).layers}
+        # a state holds what came before, and a chunk begins at a column: others' tokens are not only masked there
+        chunks = getattr(model.config.get_text_config(), "attention_chunk_size", None)
+        self.joins = bool(kinds) and kinds <= {DynamicLayer, DynamicSlidingWindowLayer} and not chunks
 
     def read(self, rows: Rows | None, tokens: Sequence[Sequence[int]], keep: int = 1) -> tuple[Rows, torch.Tensor]:
-        """Read on, each row its tokens; from the beginning where there are no rows yet.
+        """Read on, each row one token; or, where there are no rows yet, whole texts.
 
         Gives the rows, which are the same object, and the logits after the last `keep` tokens of each: float32, on the
         model's device, (rows, keep, vocabulary). Where a row has fewer tokens the first ones stand for nothing.
         """
-        longest = max(map(len, tokens))
-        ids = torch.tensor([[self.pad_token] * (longest - len(t)) + list(t) for t in tokens])
-        mask = torch.tensor([[0] * (longest - len(t)) + [1] * len(t) for t in tokens], device=self.model.device)
+        ids, own = self._padded(tokens)
+        mask = own.long()
         if rows is None:
             cache = DynamicCache(config=self.model.config)
             if self.joins:
@@ -212,8 +266,25 @@ class Forward:
             rows = Rows(cache, mask, [len(t) for t in tokens])
         else:
             rows.mask = torch.cat([rows.mask, mask], 1)
-            rows.spans = [span + longest for span in rows.spans]
+            rows.spans = [span + 1 for span in rows.spans]
         return rows, self._logits(ids, rows.mask, rows.cache, keep)
+
+    def read_below(
+        self, above: Rows, places: Sequence[int], tokens: Sequence[Sequence[int]], keep: int = 1
+    ) -> tuple[Rows, torch.Tensor]:
+        """Read on from copies of the rows `places` of `above`, each its tokens; gives what `read` gives."""
+        ids, own = self._padded(tokens)
+        rows = above.branch(places, own)
+        logits = self._logits(ids, rows.mask, rows.cache, keep)
+        rows.narrow()
+        return rows, logits
+
+    def _padded(self, tokens: Sequence[Sequence[int]]) -> tuple[torch.Tensor, torch.Tensor]:
+        """Give token ids (rows, longest), padded on the left, and which are the rows' own, on the model's device."""
+        longest = max(map(len, tokens))
+        ids = torch.tensor([[self.pad_token] * (longest - len(t)) + list(t) for t in tokens])
+        own = torch.tensor([[False] * (longest - len(t)) + [True] * len(t) for t in tokens])
+        return ids, own.to(self.model.device)
 
     def alone(self, tokens: Sequence[int]) -> torch.Tensor:
         """Give the logits after some tokens, computed in the one shape that no batch can change: unpadded, no cache.
@@ -262,8 +333,7 @@ class Forward:
     def _parts(self, long: list[int], short: list[int], best: list[int]) -> float:
         """How far logits move where two rows share a beginning, and a third comes beside them."""
         begun, _ = self.read(None, [long])
-        shared = begun.take([0, 0])
-        self.read(shared, [short, short[-2:]])
+        shared, _ = self.read_below(begun, [0, 0], [short, short[-2:]])
         later, _ = self.read(None, [short])
         shared.replace([0], later)
         logits = self.read(shared, [best[1:], best[:1]])[1]

@@ -74,7 +74,7 @@ class Generator:
                 ended = self._choose(new, finished)
                 if len(ended) == len(new.alive):
                     continue
-                new.keep_all_but(ended)
+                new.drop(ended)
                 if batch is None:
                     batch = new
                 else:
@@ -82,7 +82,7 @@ class Generator:
                     free = free[len(new.alive) :]
             if batch is None:
                 return
-            batch.keep_all_but(free)
+            batch.drop(free)
             batch.logits = self.forward.read(batch.rows, [[row.new[-1]] for row in batch.alive])[1][:, 0]
             free = self._choose(batch, finished)
             if len(free) == len(batch.alive):
@@ -159,12 +159,9 @@ class _Batch:
     logits: torch.Tensor
     alive: list[Row]
 
-    def keep_all_but(self, ended: Sequence[int]) -> None:
+    def drop(self, ended: Sequence[int]) -> None:
         if ended:
-            gone = set(ended)
-            staying = [r for r in range(len(self.alive)) if r not in gone]
-            self.rows.keep(staying)
-            self.alive = [self.alive[r] for r in staying]
+            self.alive = [self.alive[r] for r in self.rows.drop(ended)]
 
     def replace(self, slots: Sequence[int], new: _Batch) -> None:
         self.rows.replace(slots, new.rows)
