@@ -9,6 +9,7 @@ from typing import Any
 from evalsweep.errors import BadInput
 
 MAX_SEED = 2**32 - 1
+AUTO = "auto"
 DTYPES = ("auto", "float32", "bfloat16", "float16")
 THINKING = ("<think>", "</think>")
 SCORERS = ("lm_eval", "numeric", "code", "math_verify")
@@ -30,7 +31,7 @@ class ModelConfig:
     backend: str | None = None  # kind lm_eval: the name of its backend
     dtype: str = "auto"  # auto: bfloat16 on CUDA, float32 elsewhere
     device: str = "auto"  # auto | cpu | cuda | cuda:N | mps
-    batch_size: int = 16
+    batch_size: Any = 16  # answers that grow at once, or auto: as many as fit
     tie_tolerance: float | None = None  # logits closer than this are decided by the row alone; default: by dtype
     max_length: int | None = None  # tokens of prompt and answer together; default: the model's own
     parallelize: bool = False  # spread the layers over all GPUs
@@ -104,6 +105,14 @@ class DecodingConfig:
 
 
 @dataclass
+class EngineConfig:
+    """How answers are come by; nothing here moves a score."""
+
+    share: bool = True  # ask equal requests once, all jobs together, and read once what prompts share
+    reuse: str | None = None  # folder of an earlier sweep, whose answers are taken where they are to equal requests
+
+
+@dataclass
 class TrackingConfig:
     """Where runs are mirrored to."""
 
@@ -125,6 +134,7 @@ class JobConfig:
     temperature: float = 0.0
     decoding: DecodingConfig = field(default_factory=DecodingConfig)
     seed: int = 0
+    engine: EngineConfig = field(default_factory=EngineConfig)
     tracking: TrackingConfig = field(default_factory=TrackingConfig)
 
 
@@ -215,8 +225,13 @@ def _check_decoding(job: JobConfig) -> None:
 
 def _check_model(model: ModelConfig) -> None:
     _one_of("model.dtype", model.dtype, DTYPES)
-    for name in ("batch_size", "num_concurrent", "max_length", "max_thinking_toks"):
+    for name in ("num_concurrent", "max_length", "max_thinking_toks"):
         _positive(f"model.{name}", getattr(model, name))
+    size = model.batch_size
+    if size != AUTO and (isinstance(size, bool) or not isinstance(size, int) or size < 1):
+        raise BadInput(
+            f"model.batch_size={size}", "must be a whole number of 1 or more, or auto", "model.batch_size=16"
+        )
     if model.retries < 0:
         raise BadInput(f"model.retries={model.retries}", "must be 0 or more", "model.retries=6")
     if not 0 < model.timeout < math.inf:
@@ -274,6 +289,12 @@ def _check_sources(job: JobConfig) -> None:
         )
     if not 0 <= job.fewshot.seed <= MAX_SEED:
         raise BadInput(f"fewshot.seed={job.fewshot.seed}", f"must be from 0 to {MAX_SEED}", "fewshot.seed=0")
+    if job.engine.reuse and not job.engine.share:
+        raise BadInput(
+            f"engine.share=false engine.reuse={job.engine.reuse}",
+            "exclude each other: without sharing, each job computes all of its answers",
+            f"engine.reuse={job.engine.reuse}",
+        )
     _one_of("tracking.name", job.tracking.name, ("mlflow", "off"))
 
 

@@ -10,10 +10,12 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+HARMLESS = ("tracking", "engine")  # groups of keys that can move no score
+
 
 def identity(config: Mapping[str, Any]) -> dict[str, Any]:
-    """The part of a configuration that can move a score, as far as its keys tell: all but the tracking."""
-    return {k: v for k, v in config.items() if k != "tracking"}
+    """The part of a configuration that can move a score, as far as its keys tell."""
+    return {k: v for k, v in config.items() if k not in HARMLESS}
 
 
 def without_seed(config: Mapping[str, Any]) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from evalsweep.identity import config_hash, without_seed
 from evalsweep.log import logged
 from evalsweep.record import FAILED, FINISHED, KILLED, Record
 from evalsweep.redact import redact, redact_tree
-from evalsweep.responses import Responses
+from evalsweep.responses import Earlier, Responses
 from evalsweep.terminal import complain, progress, say
 
 if TYPE_CHECKING:
@@ -31,8 +31,8 @@ log = logging.getLogger(__name__)
 class Place:
     """A job's place in its sweep: its name, number (from 1) of total, the sweep's uid and its parent run in MLflow.
 
-    `responses` holds the answers of the whole sweep; `beside` are the jobs for which this one asks too, itself
-    among them, by their names.
+    `responses` holds the answers of the whole sweep, `earlier` those of one from which some may be taken over; `beside`
+    are the jobs for which this one asks too, itself among them, by their names.
     """
 
     name: str
@@ -41,6 +41,7 @@ class Place:
     sweep: str
     parent: str | None
     responses: Responses
+    earlier: Earlier | None = None
     beside: Mapping[str, JobConfig] = field(default_factory=dict)
 
 
@@ -61,7 +62,8 @@ def run(job: JobConfig, run_dir: Path, place: Place) -> Record:
             from evalsweep.engine.evaluate import evaluate  # seconds of imports, late so that refusals are instant
             from evalsweep.engine.together import Beside
 
-            found = evaluate(job, shown, responses=place.responses, beside=Beside(place.beside, shown.tell))
+            beside = Beside(place.beside, shown.tell)
+            found = evaluate(job, shown, responses=place.responses, earlier=place.earlier, beside=beside)
         except Exception as e:
             log.exception("the job failed")
             status = FAILED

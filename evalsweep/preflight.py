@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from evalsweep import store
 from evalsweep.compose import task_options
 from evalsweep.config import JobConfig
 from evalsweep.engine.benchmarks import scorers
@@ -19,6 +20,8 @@ def check(jobs: Sequence[JobConfig]) -> None:
     Errors: BadInput for the first folder, file or task that is not there.
     """
     for job in jobs:
+        if job.engine.reuse:
+            _need_answers(job.engine.reuse)
         if job.task.data:
             _need("task.data", job.task.data, "folder", "task.data=data/my-task, a folder that holds <split>.jsonl")
         if job.task.include_path:
@@ -44,6 +47,16 @@ def _need(key: str, path: str, what: str, example: str) -> None:
     there = Path(path).expanduser()
     if not (there.is_dir() if what == "folder" else there.is_file()):
         raise BadInput(f"{key}={path}", f"there is no such {what}", example)
+
+
+def _need_answers(path: str) -> None:
+    folder = Path(path).expanduser()
+    if not any((folder / store.RESPONSES).glob("*")):
+        raise BadInput(
+            f"engine.reuse={path}",
+            f"is not the folder of a sweep that keeps answers (it has no {store.RESPONSES}/)",
+            "engine.reuse=multirun/<day>/<time>",
+        )
 
 
 def _need_packages(job: JobConfig) -> None:

@@ -16,6 +16,7 @@ import time
 import uuid
 import zlib
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -118,6 +119,14 @@ class Responses:
             self._own = self.folder / f"{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:8]}.jsonl"
             self._file = self._own.open("xb", buffering=0)
         return self._file
+
+
+@dataclass(frozen=True)
+class Earlier:
+    """The answers of an earlier sweep, and what a record calls it."""
+
+    name: str
+    responses: Responses
 
 
 @functools.cache

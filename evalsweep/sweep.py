@@ -248,6 +248,7 @@ def _place(plain: JobConfig, sweep_dir: Path) -> job.Place:
         sweep=str(asked.get("uid", "")),
         parent=asked.get("mlflow_parent"),
         responses=_responses(sweep_dir),
+        earlier=_earlier(plain.engine.reuse),
         beside=_beside(plain),
     )
 
@@ -264,6 +265,18 @@ def _responses(sweep_dir: Path) -> responses.Responses:
     found = responses.shared((sweep_dir / store.RESPONSES).absolute())
     found.refresh()  # other processes may have answered meanwhile
     return found
+
+
+def _earlier(path: str | None) -> responses.Earlier | None:
+    """Open the answers of an earlier sweep. Errors: BadInput for one that cannot be read."""
+    if path is None:
+        return None
+    folder = Path(path).expanduser()
+    try:
+        asked = store.read_sweep(folder) or {}
+    except ValueError as e:
+        raise BadInput(f"engine.reuse={path}", f"cannot be read ({e})", "engine.reuse=multirun/<day>/<time>") from e
+    return responses.Earlier(str(asked.get("uid") or folder.name), _responses(folder))
 
 
 def _listed(plan: compose.Plan) -> list[dict[str, Any]]:

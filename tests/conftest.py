@@ -113,6 +113,33 @@ def gsm8k(tmp_path: Path) -> Path:
     return tmp_path / "gsm8k"
 
 
+@pytest.fixture
+def mmlu(tmp_path: Path) -> Path:
+    """Two documents and five examples for each of MMLU's subjects; the first subject has four."""
+    from evalsweep.engine.tasks import harness
+
+    manager = harness._manager("mmlu")
+    subjects = [
+        harness.load_yaml(entry.yaml_path)["dataset_name"]
+        for name, entry in sorted(manager.task_index.items())
+        if entry.yaml_path and "dataset_name" in harness.load_yaml(entry.yaml_path)
+    ]
+    assert len(subjects) == 57
+    rows = [
+        {"question": f"{s} {i}?", "subject": s, "choices": ["w", "x", "y", "z"], "answer": i % 4}
+        for s in subjects
+        for i in range(4 if s == subjects[0] else 2)
+    ]
+    dev = [
+        {"question": f"{s} {i}!", "subject": s, "choices": list("abcd"), "answer": i % 4}
+        for s in subjects
+        for i in range(5)
+    ]
+    write_jsonl(tmp_path / "test.jsonl", rows)
+    write_jsonl(tmp_path / "dev.jsonl", dev)
+    return tmp_path
+
+
 @pytest.fixture(scope="session")
 def model_folder() -> Path:
     """The embedded model as a folder that transformers loads."""

@@ -87,31 +87,6 @@ def test_columns_come_from_the_templates_and_from_bare_names():
     assert data.columns_of(task) == ["choices", "question", "answer"]
 
 
-@pytest.fixture
-def mmlu(tmp_path):
-    """Two documents and five examples for each of MMLU's subjects; the first subject has four."""
-    manager = harness._manager("mmlu")
-    subjects = [
-        harness.load_yaml(entry.yaml_path)["dataset_name"]
-        for name, entry in sorted(manager.task_index.items())
-        if entry.yaml_path and "dataset_name" in harness.load_yaml(entry.yaml_path)
-    ]
-    assert len(subjects) == 57
-    rows = [
-        {"question": f"{s} {i}?", "subject": s, "choices": ["w", "x", "y", "z"], "answer": i % 4}
-        for s in subjects
-        for i in range(4 if s == subjects[0] else 2)
-    ]
-    dev = [
-        {"question": f"{s} {i}!", "subject": s, "choices": list("abcd"), "answer": i % 4}
-        for s in subjects
-        for i in range(5)
-    ]
-    write_jsonl(tmp_path / "test.jsonl", rows)
-    write_jsonl(tmp_path / "dev.jsonl", dev)
-    return tmp_path
-
-
 def test_mmlu_from_local_files_is_57_subjects_in_four_groups(mmlu):
     built = build("task=mmlu", f"task.data={mmlu}")
     assert built.name == "mmlu"

@@ -12,7 +12,7 @@ from endpoint import Reply, completed, endpoint, said
 from evalsweep.engine.evaluate import evaluate
 from evalsweep.engine.models import resident
 from evalsweep.errors import BadInput
-from evalsweep.responses import Responses
+from evalsweep.responses import Earlier, Responses
 
 QUIET = lambda *_: None  # noqa: E731
 
@@ -100,6 +100,35 @@ def test_what_changes_no_answer_asks_nothing(asked, other):
     found(responses, "task.num_fewshot=0")
     evaluate(job_of("task.limit=3", "task.num_fewshot=0", other), QUIET, responses=responses)
     assert len(asked) == 3
+
+
+def test_a_new_sweep_takes_over_what_an_earlier_one_has_and_says_so(asked, tmp_path):
+    old = Responses(tmp_path / "old")
+    own = ("temperature=0.7", "task.num_fewshot=0")
+    found(old, *own, "task.samples=2")
+    new = Responses(tmp_path / "new")
+    job = job_of(*own, "task.samples=3", "task.limit=4", f"engine.reuse={tmp_path}")
+    evaluation = evaluate(job, QUIET, responses=new, earlier=Earlier("abc", old))
+    assert [(r.doc_id, r.sample) for r in asked[6:]] == [(0, 2), (1, 2), (2, 2), (3, 0), (3, 1), (3, 2)]
+    taken = {"sweep": "abc", "answers": 6, "of": 12, "documents": {"sample": "0-2"}}
+    assert evaluation.provenance["taken_over"] == [taken]
+    count = len(asked)
+    later = evaluate(job, QUIET, responses=Responses(tmp_path / "new"))
+    assert len(asked) == count
+    assert later == evaluation, "the new folder holds all that it needs, and where it came from"
+    third = evaluate(job, QUIET, responses=Responses(), earlier=Earlier("def", new))
+    assert third.provenance["taken_over"][0] == taken, "the sweep that computed them is named"
+    assert third.provenance["taken_over"][1]["sweep"] == "def"
+    assert "taken_over" not in found(Responses(), *own).provenance
+
+
+def test_another_model_takes_nothing_over(asked, tmp_path):
+    old = Responses()
+    found(old, "task.num_fewshot=0")
+    job = job_of("task.limit=3", "task.num_fewshot=0", "model.dtype=bfloat16", f"engine.reuse={tmp_path}")
+    evaluation = evaluate(job, QUIET, responses=Responses(), earlier=Earlier("abc", old))
+    assert len(asked) == 6
+    assert evaluation.provenance["taken_over"] == []
 
 
 def test_another_model_in_the_same_place_is_asked_anew(zoo, tmp_path):

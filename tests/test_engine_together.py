@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from conftest import composed, job_of, spy, write_jsonl
 from endpoint import Reply, completed, endpoint
 
+from evalsweep.config import EngineConfig
 from evalsweep.engine import together
 from evalsweep.engine.evaluate import Evaluation, evaluate
+from evalsweep.engine.models import resident
+from evalsweep.engine.models.forward import Forward
 from evalsweep.errors import BadInput
 from evalsweep.responses import Responses
 
@@ -20,7 +25,8 @@ def jobs_of(*overrides: str):
 
 
 def alone(job) -> Evaluation:
-    return evaluate(job, QUIET)
+    """A job by itself, without any saving."""
+    return evaluate(replace(job, engine=EngineConfig(share=False)), QUIET)
 
 
 def in_one_pass(jobs, responses=None) -> tuple[dict[str, Evaluation], list[str]]:
@@ -51,7 +57,7 @@ GRID = ("seed=0,7", "temperature=0,0.8")
     [
         (("task.limit=3",), 3 + 2 * 3),
         (("task.limit=2", "task.samples=2", "model.batch_size=3"), 2 + 2 * 2 * 2),
-        (("task=sample_choice", "task.limit=3"), 12),
+        (("task=sample_choice", "task.limit=3", "task.num_fewshot=4"), 12),
         (("task.limit=2", "model.apply_chat_template=true", "prompt=helpful_assistant"), 2 + 2 * 2),
         (("task.limit=2", "fewshot=resampled", "task.num_fewshot=2"), 4 + 2 * 2),
         (("task=humaneval", "task.limit=2", "task.samples=2", "task.max_gen_toks=6"), 2 + 2 * 2 * 2),
@@ -79,11 +85,69 @@ def test_every_answer_is_as_it_is_alone_and_asked_for_once(calls, own, distinct)
 
 
 def test_gsm8k_with_its_shots_is_as_it_is_alone(calls, gsm8k):
-    jobs = jobs_of(*GRID, "task=gsm8k", f"task.data={gsm8k}", "task.num_fewshot=1", "task.max_gen_toks=8")
+    own = ("task.num_fewshot=3", "task.max_gen_toks=8", "model.batch_size=3")
+    jobs = jobs_of(*GRID, "task=gsm8k", f"task.data={gsm8k}", *own)
     found, _ = in_one_pass(jobs)
     assert len(calls) == 1
     for name, job in jobs.items():
         assert found[name].samples == alone(job).samples
+
+
+def test_mmlu_reads_the_examples_of_a_subject_once_and_scores_as_it_does_alone(monkeypatch, mmlu):
+    """Two questions of each subject, with the same five examples before them."""
+    jobs = jobs_of("task=mmlu", f"task.data={mmlu}", "task.limit=2", "seed=0,7", "temperature=0,1")
+    read = []
+    original = Forward._logits
+
+    def logits(self, ids, *rest):
+        read.append(ids.numel())
+        return original(self, ids, *rest)
+
+    monkeypatch.setattr(Forward, "_logits", logits)
+    found, lines = in_one_pass(jobs)
+    assert "1824 answers, 456 of them distinct" in lines[0]
+    together_ = sum(read)
+    monkeypatch.setattr(Forward, "_logits", original)
+    first = next(iter(jobs))
+    own_way = alone(jobs[first])
+    lm = resident.load(jobs[first]).lm
+    assert together_ < 0.7 * sum(len(lm.encode(s.prompt)) for s in own_way.samples)
+    for a, b in zip(found[first].samples, own_way.samples, strict=True):
+        assert a.responses == pytest.approx(b.responses, abs=1e-5)
+        assert a.scores == b.scores
+    assert [e.metrics for e in found.values()] == [found[first].metrics] * 4
+
+
+def test_without_sharing_each_job_computes_all_of_its_answers(calls):
+    jobs = jobs_of("seed=0,1", "task.limit=2", "engine.share=false")
+    responses = Responses()
+    found, lines = in_one_pass(jobs, responses)
+    assert lines == []
+    assert [len(call) for call in calls] == [2, 2]
+    in_one_pass(jobs, responses)
+    assert len(calls) == 2, "what a job has kept it has"
+    assert len({e.responses_hash for e in found.values()}) == 1
+
+
+def test_a_batch_size_of_auto_finds_what_fits_and_is_recorded(monkeypatch):
+    job = job_of("task.limit=3", "model.batch_size=auto", "task.max_gen_toks=4")
+    own = alone(replace(job, model=replace(job.model, batch_size=2)))
+    asked = resident.load(job).lm
+    found = evaluate(job, QUIET)
+    rows = found.provenance["rows"]
+    assert rows == 64
+    assert [s.responses for s in found.samples] == [s.responses for s in own.samples]
+    assert "rows" not in own.provenance
+
+    class Small:
+        available = 4 * asked._forward().token_bytes * 200
+
+    monkeypatch.setattr("evalsweep.engine.models.forward.psutil.virtual_memory", Small)
+    assert asked._forward().fitting(100) in (2, 3)
+    assert asked._forward().fitting(10_000) == 1
+    assert (
+        evaluate(job_of("task=sample_choice", "task.limit=2", "model.batch_size=auto"), QUIET).provenance["rows"] >= 1
+    )
 
 
 def test_several_tasks_are_asked_in_one_pass(calls):

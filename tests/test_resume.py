@@ -115,6 +115,45 @@ def test_failed_jobs_are_run_again_where_that_is_asked_for(run, tmp_path):
         assert 0 < len(seen) - before < 8
 
 
+def test_a_new_sweep_asks_only_for_what_an_earlier_one_lacks(run, tmp_path):
+    with endpoint(by_seed) as (url, seen):
+        assert (
+            run("-m", "seed=0,1", *own(url), "temperature=0.5", "task.limit=3", "hydra.sweep.dir=old").returncode == 0
+        )
+        before = len(seen)
+        more = ("-m", "seed=0,1,2", *own(url), "temperature=0.5", "task.limit=4", "hydra.sweep.dir=new")
+        done = run(*more, "engine.reuse=old")
+        assert done.returncode == 0, done.stderr
+        assert len(seen) - before == 2 * 1 + 4
+        assert "12 answers, 12 of them distinct, 6 taken over" in done.stdout
+        uid = json.loads((tmp_path / "old" / store.SWEEP).read_text())["uid"]
+        records = [json.loads(p.read_text()) for p in (tmp_path / "new").glob("*/record.json")]
+        taken = [r["provenance"]["taken_over"] for r in records]
+        assert sorted(sum(t["answers"] for t in one) for one in taken) == [0, 3, 3]
+        assert {t["sweep"] for one in taken for t in one} == {uid}
+        assert run(*more[:-1], "hydra.sweep.dir=whole").returncode == 0
+    samples = [
+        sorted(p.read_bytes() for p in (tmp_path / name).glob("*/samples.jsonl.gz")) for name in ("new", "whole")
+    ]
+    assert samples[0] == samples[1]
+
+
+@pytest.mark.parametrize(
+    ("given", "line"),
+    [
+        (("engine.reuse=nowhere",), "engine.reuse=nowhere: is not the folder of a sweep that keeps answers"),
+        (("engine.reuse=.", "engine.share=false"), "engine.share=false engine.reuse=.: exclude each other"),
+        (("engine.sahre=false",), "engine has no 'sahre'"),
+        (("model.batch_size=many",), "model.batch_size=many: must be a whole number of 1 or more, or auto"),
+    ],
+)
+def test_what_the_engine_cannot_do_is_one_line(run, given, line):
+    done = run("task.limit=1", *given)
+    assert done.returncode == 2
+    assert line in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
 def test_other_overrides_are_refused_with_what_differs(run, tmp_path):
     with endpoint(by_seed) as (url, seen):
         assert run(*GRID, *own(url), "hydra.sweep.dir=out", "tracking=off").returncode == 0

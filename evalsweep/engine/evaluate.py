@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -23,7 +24,7 @@ from evalsweep.engine.tasks.prompts import Prompts
 from evalsweep.errors import BadInput
 from evalsweep.provenance import text_hash, value_hash
 from evalsweep.record import Alarm, Sample
-from evalsweep.responses import Responses
+from evalsweep.responses import Earlier, Responses
 
 
 @dataclass(frozen=True)
@@ -49,6 +50,7 @@ def evaluate(
     progress: Progress,
     backwards: bool = False,
     responses: Responses | None = None,
+    earlier: Earlier | None = None,
     beside: together.Beside | None = None,
 ) -> Evaluation:
     """Evaluate one point of the grid.
@@ -58,6 +60,7 @@ def evaluate(
         progress: told as answers arrive.
         backwards: asks the last document first, which should change nothing.
         responses: where answers are kept as they arrive; what is there already is not asked for again.
+        earlier: an earlier sweep, from which answers to equal requests are taken over.
         beside: the jobs whose requests are answered in the same pass, this one among them: they share its model.
 
     Errors: BadInput for what the user can mend; whatever lm_eval raises besides.
@@ -77,8 +80,8 @@ def evaluate(
     _check_lengths(built, backend, thinking_toks)
     _check_loglikelihoods(built, backend)
     made = {name: Prompts(task, backend, job.on_truncation, thinking_toks) for name, task in built.tasks.items()}
-    lm = Kept(loaded, job, Responses() if responses is None else responses, progress, backwards)
-    if beside is not None and len(beside.jobs) > 1:
+    lm = Kept(loaded, job, Responses() if responses is None else responses, progress, earlier, backwards)
+    if beside is not None and len(beside.jobs) > 1 and job.engine.share:
         together.ask(lm, beside, progress)
     results = _run(lm, built, job, system)
     rounds = [results]
@@ -111,6 +114,8 @@ def evaluate(
             **built.provenance,
             "prompt_hash": text_hash(system) if system else None,
             "shots_hash": _shots_hash(samples),
+            **({"rows": backend.rows} if backend.rows else {}),
+            **({"taken_over": _taken_over(lm)} if job.engine.reuse else {}),
             **code_run,
         },
         responses_hash=value_hash([[s.task, s.doc_id, s.responses] for s in samples]),
@@ -122,6 +127,33 @@ def evaluate(
 def _shots_hash(samples: list[Sample]) -> str | None:
     shots = [[s.task, s.doc_id, [shot.text for shot in s.shots]] for s in samples if s.shots]
     return value_hash(shots) if shots else None
+
+
+def _taken_over(lm: Kept) -> list[dict[str, Any]]:
+    """Say which answers come from an earlier sweep: how many, and of which documents, task by task."""
+    by_sweep: dict[str, dict[str, list[int]]] = {}
+    for (task, doc_id, _), sweep in lm.origins.items():
+        by_sweep.setdefault(sweep, {}).setdefault(task, []).append(doc_id)
+    return [
+        {
+            "sweep": sweep,
+            "answers": sum(map(len, tasks.values())),
+            "of": len(lm.given),
+            "documents": {task: _ranges(ids) for task, ids in tasks.items()},
+        }
+        for sweep, tasks in by_sweep.items()
+    ]
+
+
+def _ranges(numbers: Iterable[int]) -> str:
+    """Give whole numbers as text: 0-15, 20."""
+    parts: list[list[int]] = []
+    for n in sorted(set(numbers)):
+        if parts and n == parts[-1][1] + 1:
+            parts[-1][1] = n
+        else:
+            parts.append([n, n])
+    return ", ".join(str(a) if a == b else f"{a}-{b}" for a, b in parts)
 
 
 def _run(lm: LM, built: harness.Built, job: JobConfig, system: str | None) -> dict[str, Any]:

@@ -52,8 +52,9 @@ def ask(lm: Kept, beside: Beside, progress: Progress) -> None:
         except Exception:
             log.exception("what a job asks could not be read ahead")
     resident.load(lm.job)  # the others have begun meanwhile
-    missing = [request for key, request in requests.items() if key not in lm.responses]
-    for line in _told(asked, len(requests), len(missing)):
+    before = sum(key in lm.responses for key in requests)
+    missing = [request for key, request in requests.items() if not lm.has(key)]
+    for line in _told(asked, len(requests), len(missing), before):
         beside.tell(line)
     lm.whose = f" for {len(beside.jobs)} jobs"
     try:
@@ -64,14 +65,16 @@ def ask(lm: Kept, beside: Beside, progress: Progress) -> None:
         lm.whose = ""
 
 
-def _told(asked: Mapping[str, Sequence[str]], distinct: int, missing: int) -> Iterator[str]:
+def _told(asked: Mapping[str, Sequence[str]], distinct: int, missing: int, before: int) -> Iterator[str]:
     """Say how much is asked, and which jobs ask nothing of their own."""
     if not asked:
         return
     count = sum(map(len, asked.values()))
-    before = f", {distinct - missing} of them answered before" if missing < distinct else ""
+    there = f", {before} of them answered before" if before else ""
+    taken = distinct - before - missing
+    there += f", {taken} taken over" if taken else ""
     together = "; all are computed together" if missing else ""
-    yield f"{len(asked)} jobs ask for {count} answers, {distinct} of them distinct{before}{together}"
+    yield f"{len(asked)} jobs ask for {count} answers, {distinct} of them distinct{there}{together}"
     by_keys: dict[str, list[str]] = {}
     for name, keys in asked.items():
         by_keys.setdefault(value_hash(keys), []).append(name)

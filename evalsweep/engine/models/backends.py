@@ -13,6 +13,7 @@ from evalsweep.config import DecodingConfig, JobConfig, ModelConfig
 from evalsweep.engine.benchmarks import scorers
 from evalsweep.engine.models.contract import Capabilities
 from evalsweep.errors import BadInput
+from evalsweep.identity import HARMLESS
 from evalsweep.redact import redact_tree
 
 _EVERY = (
@@ -169,7 +170,7 @@ def acting(job: JobConfig) -> dict[str, Any]:
     given, default = asdict(job), asdict(JobConfig())
     found: dict[str, Any] = {}
     for group, values in given.items():
-        if group == "tracking":
+        if group in HARMLESS:
             continue
         if not isinstance(values, dict):
             found[group] = values  # seed and temperature name a job even at their defaults

@@ -10,7 +10,7 @@ import torch
 from lm_eval.models.huggingface import HFLM
 from transformers.quantizers import AutoQuantizationConfig
 
-from evalsweep.config import DecodingConfig, JobConfig
+from evalsweep.config import AUTO, DecodingConfig, JobConfig
 from evalsweep.engine.models.contract import Capabilities
 from evalsweep.engine.models.draw import TOLERANCE, TOLERANCE_16_BITS, WARPERS, Prompted, Row, Settings
 from evalsweep.engine.models.forward import Forward
@@ -27,6 +27,7 @@ from evalsweep.record import Alarm
 
 # A fixed number, not a share of what is free: the batches, and with them the rounding, depend on the prompts alone.
 LOGITS_BYTES = 2 * 2**30
+WHOLE_ROWS = 16  # of a batch of whole texts, where model.batch_size=auto
 
 
 @dataclass
@@ -69,6 +70,7 @@ class Transformers(HFLM):
     template: Template
     smallest_batch: int | None = None  # rows of a batch after memory ran out
     shares: bool = True  # whether what prompts have in common is read once
+    rows: int | None = None  # of a batch, where model.batch_size=auto
     _reader: Forward | BadInput | None = None  # made when it is first needed
     declares_bos: bool = False  # whether the tokenizer's configuration says that it puts a begin token
 
@@ -81,7 +83,9 @@ class Transformers(HFLM):
     def begin(self, job: JobConfig) -> dict[str, Any]:
         """Get ready for a job; see `contract.Backend`."""
         model = job.model
-        self.batch_size_per_gpu, self.tolerance = model.batch_size, model.tie_tolerance
+        self.batch_size_per_gpu = 1 if model.batch_size == AUTO else model.batch_size
+        self.finds_rows, self.shares = model.batch_size == AUTO, job.engine.share
+        self.tolerance = model.tie_tolerance
         self.thinking_toks = model.max_thinking_toks or 0
         self.thinking = Thinking(tuple(model.thinking))
         self.template = Template(self.tokenizer, model.template_args, job.prompt.placement)
@@ -137,7 +141,7 @@ class Transformers(HFLM):
             )
             found.append(Alarm("rounding", line))
         if self.smallest_batch is not None:
-            line = f"out of memory: the batch went down from {job.model.batch_size} to {self.smallest_batch}"
+            line = f"out of memory: the batch went down from {self.batch_size_per_gpu} to {self.smallest_batch}"
             found.append(Alarm("memory", line))
         if self.loading.unexpected:
             names = self.loading.unexpected
@@ -210,7 +214,8 @@ class Transformers(HFLM):
 
         generator = Generator(self._forward(), self.text.marked, self.shares)
         try:
-            generator.generate(wanted, self.batch_size_per_gpu, done)
+            longest = max(len(p.tokens) + p.settings.max_gen_toks for p in wanted)
+            generator.generate(wanted, self._batch_size(longest), done)
         finally:
             self.smallest_batch = generator.smallest_batch or self.smallest_batch
 
@@ -296,9 +301,16 @@ class Transformers(HFLM):
                 self.cache_hook.add_partial(LOGLIKELIHOOD, requests[number][0], answers[number])
 
         positions = max(1, LOGITS_BYTES // (4 * int(self.model.config.get_text_config().vocab_size)))
-        smallest = log_likelihoods(self._forward(), texts, self.batch_size_per_gpu, positions, tell)
+        rows = self._batch_size(max(len(tokens) for tokens, _ in texts))
+        smallest = log_likelihoods(self._forward(), texts, rows, positions, tell)
         self.smallest_batch = smallest or self.smallest_batch
         return answers
+
+    def _batch_size(self, tokens: int) -> int:
+        """Give the rows of a batch: what was asked for, or as many of so many tokens as fit."""
+        if self.finds_rows:
+            self.rows = self.batch_size_per_gpu = self._forward().fitting(tokens)
+        return self.batch_size_per_gpu
 
     def _joins(self) -> bool:
         """Give whether the model can read on from what texts share."""
@@ -311,6 +323,8 @@ class Transformers(HFLM):
 
     def _in_whole(self, requests: list[Any], disable_tqdm: bool) -> list[Any]:
         """Have lm_eval's own method read each text from its beginning, in batches that shrink as texts grow."""
+        if self.finds_rows:
+            self.rows = self.batch_size_per_gpu = WHOLE_ROWS
         asked: int = self.batch_size_per_gpu
         bytes_per_token = 4 * int(self.model.config.get_text_config().vocab_size)
         by_prompt: dict[tuple[int, ...], list[int]] = {}  # choices of one token share their prompt's forward pass

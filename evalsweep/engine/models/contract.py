@@ -54,7 +54,8 @@ class Backend(Protocol):
     """What answers requests, and what evalsweep asks beside them.
 
     `max_length` is the tokens that prompt and answer share, `loglikelihood_length` those that a context and its
-    continuation share; None where that is not known.
+    continuation share; None where that is not known. `rows` is how many answers grow at once, where the backend itself
+    found what fits.
     """
 
     can: Capabilities
@@ -64,6 +65,9 @@ class Backend(Protocol):
 
     @property
     def loglikelihood_length(self) -> int | None: ...
+
+    @property
+    def rows(self) -> int | None: ...
 
     def begin(self, job: JobConfig) -> dict[str, Any]:
         """Get ready for a job, and give the part of the identity that belongs to it. Errors: BadInput."""

@@ -30,6 +30,7 @@ class Foreign:
     """A backend of lm_eval. `inner` is lm_eval's own object; settings that were not asked for are left to it."""
 
     max_length: int | None = None
+    rows: int | None = None
     loglikelihood_length: int | None = None
 
     def __init__(self, inner: Any, can: Capabilities) -> None:

@@ -8,6 +8,7 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+import psutil
 import torch
 from transformers import DynamicCache
 from transformers.cache_utils import DynamicLayer, DynamicSlidingWindowLayer
@@ -15,6 +16,9 @@ from transformers.cache_utils import DynamicLayer, DynamicSlidingWindowLayer
 from evalsweep.errors import BadInput
 
 ROOM = 64  # tokens that a cache gets room for beyond those it holds
+# Rows beyond which a larger batch was not seen to be faster: on two cores, and for GPUs by the sizes of their batches.
+MOST, MOST_ON_GPU = 64, 256
+WIDEST = 64  # bytes for each token of the vocabulary, of a row whose next token is chosen: logits, noise, comparisons
 
 
 class Layer(DynamicLayer):
@@ -229,11 +233,14 @@ class Forward:
         model: of transformers.
         pad_token: any token; what it stands for is masked.
 
+    `token_bytes` is what the cache takes for a token, known once `check` has run.
+
     Errors: BadInput for a model that keeps no cache.
     """
 
     def __init__(self, model: Any, pad_token: int) -> None:
         self.model, self.pad_token = model, pad_token
+        self.token_bytes = 0
         # an adapter of PEFT stands around the model and hands all arguments on
         inner = model.get_base_model() if hasattr(model, "get_base_model") else model
         self._known = set(inspect.signature(inner.forward).parameters)
@@ -293,6 +300,13 @@ class Forward:
         """
         return self._logits(torch.tensor([list(tokens)]), None, None, 1)[:, 0]
 
+    def fitting(self, tokens: int) -> int:
+        """Give how many rows of so many tokens fit into half of the memory that is free, and are worth it."""
+        cuda = self.model.device.type == "cuda"
+        free = torch.cuda.mem_get_info(self.model.device)[0] if cuda else psutil.virtual_memory().available
+        logits = WIDEST * int(self.model.config.get_text_config().vocab_size)
+        return max(1, min(MOST_ON_GPU if cuda else MOST, free // 2 // (self.token_bytes * tokens + logits)))
+
     def _logits(self, ids: torch.Tensor, mask: torch.Tensor | None, cache: Any, keep: int) -> torch.Tensor:
         device = self.model.device
         given: dict[str, Any] = {"input_ids": ids.to(device), "use_cache": cache is not None}
@@ -318,6 +332,8 @@ class Forward:
         long, short = list(tokens), list(tokens[len(tokens) // 2 :])
         rows, logits = self.read(None, [long, short])
         check_finite(logits[:, 0], ["a first prompt, before any question was asked"] * 2)
+        held = [t for layer in rows.cache.layers for t in (layer.keys, layer.values) if t is not None]
+        self.token_bytes = sum(t.numel() * t.element_size() for t in held) // (2 * len(long))
         best: list[int] = logits[:, 0].argmax(-1).tolist()
         logits = self.read(rows, [[token] for token in best])[1]
         moved = max(self._moved(logits[r, 0], [*p, best[r]]) for r, p in enumerate((long, short)))

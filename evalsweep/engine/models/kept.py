@@ -19,12 +19,14 @@ from lm_eval.api.instance import Instance
 from lm_eval.api.model import LM
 
 from evalsweep.config import JobConfig
+from evalsweep.engine.models.backends import acting
 from evalsweep.engine.models.contract import Backend, Loaded
 from evalsweep.engine.models.lm_eval_requests import request_of
 from evalsweep.engine.models.requests import GENERATE, LOGLIKELIHOOD, ROLLING, Answer, Request
 from evalsweep.errors import BadInput
+from evalsweep.identity import config_hash
 from evalsweep.provenance import folder_hash, value_hash
-from evalsweep.responses import Responses
+from evalsweep.responses import Earlier, Responses
 
 Progress = Callable[[str, int, int], None]  # what is being done, how many are done, of how many
 
@@ -40,20 +42,29 @@ class Kept(LM):
         loaded: the backend and its identity.
         job: whose requests these are.
         responses: where the answers are kept.
+        earlier: an earlier sweep, from which answers to equal requests are taken over.
         progress: told as answers arrive.
         backwards: asks the last request first, which should change nothing.
     """
 
     def __init__(
-        self, loaded: Loaded, job: JobConfig, responses: Responses, progress: Progress, backwards: bool = False
+        self,
+        loaded: Loaded,
+        job: JobConfig,
+        responses: Responses,
+        progress: Progress,
+        earlier: Earlier | None = None,
+        backwards: bool = False,
     ) -> None:
         super().__init__()
         self.backend: Backend = loaded.lm
         self.job, self.responses, self.progress, self.backwards = job, responses, progress, backwards
+        self.earlier = earlier
         self.whose = ""  # whose requests these are, where they are not this job's alone
         self.sent: list[dict[str, Any]] = []  # the distinct generation settings, as they are sent
         self.given: dict[tuple[str, int, int], Answer] = {}  # by task, document, and number of the choice or the answer
         self.apply_chat_template = loaded.lm.apply_chat_template
+        self.origins: dict[tuple[str, int, int], str] = {}  # of those that were taken over: from which sweep
         self._model = _model_key(loaded.identity, job)
         self._settings: dict[str, tuple[str, dict[str, Any]]] = {}
 
@@ -89,11 +100,21 @@ class Kept(LM):
         keys = {id(request): key for key, request in by_key.items()}
         by_kind: dict[str, list[Request]] = {}
         for key, request in by_key.items():
-            if key not in self.responses:
+            if not self.has(key):
                 by_kind.setdefault(request.kind, []).append(request)
         for missing in by_kind.values():
             self._ask(missing, keys)
         return by_key
+
+    def has(self, key: str) -> bool:
+        """Give whether there is an answer, after it was taken over from an earlier sweep that has it."""
+        if key in self.responses:
+            return True
+        if self.earlier is None or key not in self.earlier.responses:
+            return False
+        answer = self.earlier.responses.get(key)
+        self.responses.put(key, {"from": self.earlier.name, **answer})  # it may itself have taken it over
+        return True
 
     def _ask(self, requests: list[Request], keys: dict[int, str]) -> None:
         doing, done = f"{DOING[requests[0].kind]}{self.whose}", 0
@@ -139,10 +160,13 @@ class Kept(LM):
         seen: Counter[int] = Counter()
         found = []
         for instance, request in zip(instances, requests, strict=True):
-            answer = Answer.from_json(self.responses.get(self.key(request)))
+            kept = self.responses.get(self.key(request))
+            answer = Answer.from_json(kept)
             number = seen[id(instance)] if kind == GENERATE else instance.idx
             seen[id(instance)] += 1
             self.given[request.task, request.doc_id, number] = answer
+            if "from" in kept:
+                self.origins[request.task, request.doc_id, number] = str(kept["from"])
             found.append(answer.value)
         return found
 
@@ -159,7 +183,8 @@ def _model_key(identity: dict[str, Any], job: JobConfig) -> str:
     known = {k: v for k, v in identity.items() if not (k in _PLACES and identity.get("model_hash"))}
     known["device"] = str(known.get("device")).partition(":")[0] if identity.get("model_hash") else known.get("device")
     known["template_args"] = job.model.template_args
-    return value_hash([known, code_version()])
+    whose = None if job.engine.share else config_hash(acting(job))
+    return value_hash([known, code_version(), whose])
 
 
 @functools.cache

@@ -11,7 +11,7 @@ import torch
 from lm_eval.models.huggingface import HFLM
 from transformers.models.auto.tokenization_auto import get_tokenizer_config
 
-from evalsweep.config import JobConfig, ModelConfig
+from evalsweep.config import AUTO, JobConfig, ModelConfig
 from evalsweep.engine.models import embedded
 from evalsweep.engine.models.backends import kind_of
 from evalsweep.engine.models.causal import Transformers
@@ -54,7 +54,7 @@ def load(job: JobConfig) -> Loaded:
             tokenizer=str(Path(model.tokenizer).expanduser()) if model.tokenizer else None,
             dtype=dtype,
             device=device,
-            batch_size=model.batch_size,
+            batch_size=1 if model.batch_size == AUTO else model.batch_size,
             max_length=model.max_length,
             parallelize=model.parallelize,
             trust_remote_code=model.trust_remote_code,

@@ -40,6 +40,7 @@ class Served(abc.ABC):
     can: Capabilities
     thinking: Thinking
     max_length: int | None
+    rows: int | None = None
 
     def __init__(self, job: JobConfig, can: Capabilities) -> None:
         super().__init__()

@@ -19,6 +19,7 @@ class Tokenized(TemplateLM):
 
     tokenizer: Any
     template: Template | None = None
+    rows: int | None = None
     max_length: int | None
 
     @property

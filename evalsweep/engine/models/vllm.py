@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from transformers import AutoConfig
 
-from evalsweep.config import JobConfig, ModelConfig
+from evalsweep.config import AUTO, JobConfig, ModelConfig
 from evalsweep.engine.models.backends import kind_of
 from evalsweep.engine.models.contract import Loaded
 from evalsweep.engine.models.lm_eval_requests import told
@@ -246,7 +246,7 @@ def _settings(model: ModelConfig, source: str, on_gpu: bool) -> dict[str, Any]:
         "tokenizer": model.tokenizer,
         "dtype": ("auto" if on_gpu else "float32") if model.dtype == "auto" else model.dtype,
         "max_model_len": model.max_length,
-        "max_num_seqs": model.batch_size,
+        **({} if model.batch_size == AUTO else {"max_num_seqs": model.batch_size}),
         "trust_remote_code": model.trust_remote_code,
         "enable_prefix_caching": True,
         "seed": 0,
