@@ -113,6 +113,8 @@ def test_a_new_sweep_takes_over_what_an_earlier_one_has_and_says_so(asked, tmp_p
     taken = {"sweep": "abc", "answers": 6, "of": 12, "documents": {"sample": "0-2"}}
     assert evaluation.provenance["taken_over"] == [taken]
     count = len(asked)
+    old.close()
+    new.close()
     later = evaluate(job, QUIET, responses=Responses(tmp_path / "new"))
     assert len(asked) == count
     assert later == evaluation, "the new folder holds all that it needs, and where it came from"
