@@ -45,6 +45,19 @@ def test_runs_that_differ_only_in_the_seed_are_one_cell():
     assert [run.seed for run in summary.cells[1].runs] == [0, 1, 2]
 
 
+def test_runs_of_two_samplers_are_not_one_cell_and_that_is_said():
+    runs = [record(x, f"seed={s}", "temperature=0.2") for s, x in enumerate((0.4, 0.5, 0.6, 0.5))]
+    drawn = [
+        (name, replace(r, decoding={"sent": [{"sampler": "Philox" if n < 2 else "Threefry"}]}))
+        for n, (name, r) in enumerate(runs)
+    ]
+    summary = summarise(drawn)
+    assert [len(c.runs) for c in summary.cells] == [2, 2]
+    assert "runs that differ only in what drew their tokens are 2 cells: Philox | Threefry" in summary.warnings
+    assert summary.comparisons == ()
+    assert "drew their tokens" not in str(summarise(drawn[:2]).warnings)
+
+
 def test_identical_runs_are_one_and_have_no_interval():
     greedy, warm = sweep().cells
     assert (greedy.identical, greedy.interval.n, greedy.interval.low) == (True, 1, None)

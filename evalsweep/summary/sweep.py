@@ -48,9 +48,9 @@ def summarise(
         if job.config_hash not in left and job.directory not in broken
     ]
     keys = [k for k in varying([without_seed(r.config) for _, r in finished]) if k != "task.name"] if finished else []
-    groups: dict[str, list[tuple[str, Record]]] = {}
+    groups: dict[tuple[str, ...], list[tuple[str, Record]]] = {}
     for directory, record in finished:
-        groups.setdefault(record.cell_hash, []).append((directory, record))
+        groups.setdefault((record.cell_hash, *_samplers(record)), []).append((directory, record))
     repeats = _repeats(groups)
     made = [cell(members, keys, scores or {}) for members in groups.values()]
     cells = tuple(one for one, _, _ in made)
@@ -65,13 +65,31 @@ def summarise(
             *_dead_axes([r for _, r in finished], keys),
             *_unlike(list(groups.values())),
             *_two_runs(cells),
+            *_two_samplers(list(groups.values())),
             *repeats,
         ),
         jobs=len(asked) or len(records) + len(broken),
     )
 
 
-def _repeats(cells: Mapping[str, list[tuple[str, Record]]]) -> list[str]:
+def _samplers(record: Record) -> list[str]:
+    """Give what drew the tokens: runs of two samplers are not one cell, since equal seeds are other noise in each."""
+    return sorted({str(sent["sampler"]) for sent in record.decoding.get("sent", []) if "sampler" in sent})
+
+
+def _two_samplers(cells: Sequence[Sequence[tuple[str, Record]]]) -> list[str]:
+    by_hash: dict[str, list[str]] = {}
+    for members in cells:
+        record = members[0][1]
+        by_hash.setdefault(record.cell_hash, []).append(", ".join(_samplers(record)) or "not recorded")
+    return [
+        f"runs that differ only in what drew their tokens are {len(names)} cells: {' | '.join(names)}"
+        for names in by_hash.values()
+        if len(names) > 1
+    ]
+
+
+def _repeats(cells: Mapping[tuple[str, ...], list[tuple[str, Record]]]) -> list[str]:
     """Take out runs that were found twice, as copies are: the same seeds and the same answers."""
     lines = []
     for members in cells.values():
