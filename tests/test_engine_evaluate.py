@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import re
 
 import pytest
 import torch
@@ -139,37 +140,43 @@ def test_data_and_model_files_move_their_hashes(gsm8k, model_copy):
     assert before["task_config_hash"] == after["task_config_hash"]
 
 
-def test_long_prompts_make_smaller_batches_and_the_same_log_likelihoods(monkeypatch):
+@pytest.fixture
+def watch_model():
+    """Have a function look at the logits (rows, positions, vocabulary) of each forward pass of the embedded model."""
+    model = resident.load(job_of()).lm.model
+    hooks = []
+    yield lambda look: hooks.append(model.register_forward_hook(lambda _, __, output: look(output.logits)))
+    for hook in hooks:
+        hook.remove()
+
+
+@pytest.mark.parametrize(("share", "most"), [("true", 4), ("false", 150)])
+def test_long_prompts_make_smaller_batches_and_the_same_log_likelihoods(watch_model, monkeypatch, share, most):
     batches: list[tuple[int, int]] = []
-    original = causal.HFLM._model_call
-
-    def call(self, inps, *args, **kwargs):
-        batches.append(tuple(inps.shape))
-        return original(self, inps, *args, **kwargs)
-
-    monkeypatch.setattr(causal.HFLM, "_model_call", call)
-    whole = found("task=sample_choice")
+    watch_model(lambda logits: batches.append(tuple(logits.shape[:2])))
+    whole = found("task=sample_choice", f"engine.share={share}")
     assert max(rows for rows, _ in batches) > 4
+    assert max(rows * positions for rows, positions in batches) > most
     batches.clear()
-    monkeypatch.setattr(causal, "LOGITS_BYTES", 150 * 49152 * 4)
-    small = found("task=sample_choice")
-    assert all(rows == 1 or rows * tokens <= 150 for rows, tokens in batches)
+    monkeypatch.setattr(causal, "LOGITS_BYTES", most * 49152 * 4)
+    small = found("task=sample_choice", f"engine.share={share}")
+    assert batches
+    assert all(rows == 1 or rows * positions <= most for rows, positions in batches)
     for a, b in zip(whole.samples, small.samples, strict=True):
         assert a.responses == pytest.approx(b.responses, abs=1e-3)
 
 
-def test_log_likelihoods_survive_a_full_memory_with_smaller_batches(monkeypatch):
-    original = causal.HFLM._model_call
-
-    def call(self, inps, *args, **kwargs):
-        if len(inps) > 3:
+@pytest.mark.parametrize("share", ["true", "false"])
+def test_log_likelihoods_survive_a_full_memory_with_smaller_batches(watch_model, share):
+    def look(logits):
+        if len(logits) > 3:
             raise torch.OutOfMemoryError("no room")
-        return original(self, inps, *args, **kwargs)
 
-    whole = found("task=sample_choice")
-    monkeypatch.setattr(causal.HFLM, "_model_call", call)
-    small = found("task=sample_choice")
-    assert "out of memory: the batch went down from 32 to 2" in [a.message for a in small.alarms]
+    whole = found("task=sample_choice", f"engine.share={share}")
+    watch_model(look)
+    small = found("task=sample_choice", f"engine.share={share}")
+    (told,) = [a.message for a in small.alarms if "out of memory" in a.message]
+    assert re.fullmatch(r"out of memory: the batch went down from 32 to [23]", told)
     for a, b in zip(whole.samples, small.samples, strict=True):
         assert a.responses == pytest.approx(b.responses, abs=1e-3)
 

@@ -26,7 +26,9 @@ pytestmark = pytest.mark.filterwarnings("ignore")
 
 REFUSED = "mamba"
 WORDS = [name for name in TOKENIZERS if name != "marks"]  # that one is for the tests of templates
-PAIRS = [(family, words) for family in MODELS if family != REFUSED for words in WORDS]
+FAMILIES = [name for name in MODELS if name != REFUSED]
+# A third of all pairs: each family meets two tokenizers or more, each tokenizer four families or more.
+PAIRS = [(family, words) for f, family in enumerate(FAMILIES) for w, words in enumerate(WORDS) if (f + w) % 3 == 0]
 PROMPTS = [
     "Question: What is 2 + 2?\nAnswer:",
     "def add(a, b):\n    ",

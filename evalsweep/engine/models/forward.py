@@ -233,14 +233,15 @@ class Forward:
         model: of transformers.
         pad_token: any token; what it stands for is masked.
 
-    `token_bytes` is what the cache takes for a token, known once `check` has run.
+    `token_bytes` is what the cache takes for a token, and `state_bytes` what it takes for a row of any length; both are
+    known once `check` has run.
 
     Errors: BadInput for a model that keeps no cache.
     """
 
     def __init__(self, model: Any, pad_token: int) -> None:
         self.model, self.pad_token = model, pad_token
-        self.token_bytes = 0
+        self.token_bytes = self.state_bytes = 0
         # an adapter of PEFT stands around the model and hands all arguments on
         inner = model.get_base_model() if hasattr(model, "get_base_model") else model
         self._known = set(inspect.signature(inner.forward).parameters)
@@ -305,7 +306,8 @@ class Forward:
         cuda = self.model.device.type == "cuda"
         free = torch.cuda.mem_get_info(self.model.device)[0] if cuda else psutil.virtual_memory().available
         logits = WIDEST * int(self.model.config.get_text_config().vocab_size)
-        return max(1, min(MOST_ON_GPU if cuda else MOST, free // 2 // (self.token_bytes * tokens + logits)))
+        row = self.token_bytes * tokens + self.state_bytes + logits
+        return max(1, min(MOST_ON_GPU if cuda else MOST, free // 2 // row))
 
     def _logits(self, ids: torch.Tensor, mask: torch.Tensor | None, cache: Any, keep: int) -> torch.Tensor:
         device = self.model.device
@@ -332,8 +334,8 @@ class Forward:
         long, short = list(tokens), list(tokens[len(tokens) // 2 :])
         rows, logits = self.read(None, [long, short])
         check_finite(logits[:, 0], ["a first prompt, before any question was asked"] * 2)
-        held = [t for layer in rows.cache.layers for t in (layer.keys, layer.values) if t is not None]
-        self.token_bytes = sum(t.numel() * t.element_size() for t in held) // (2 * len(long))
+        self.token_bytes = _bytes(rows.cache, ("keys", "values")) // (2 * len(long))
+        self.state_bytes = _bytes(rows.cache, ("conv_states", "recurrent_states")) // 2
         best: list[int] = logits[:, 0].argmax(-1).tolist()
         logits = self.read(rows, [[token] for token in best])[1]
         moved = max(self._moved(logits[r, 0], [*p, best[r]]) for r, p in enumerate((long, short)))
@@ -363,6 +365,13 @@ class Forward:
 
     def _bound(self) -> float:
         return 0.01 if self.model.dtype == torch.float32 else 0.5
+
+
+def _bytes(cache: Any, names: Sequence[str]) -> int:
+    """Give what the tensors of some names take in a cache's layers, each of which has those of its kind."""
+    found = [getattr(layer, name, None) for layer in cache.layers for name in names]
+    parts = [part for of in found for part in (of.values() if isinstance(of, dict) else [of]) if part is not None]
+    return sum(int(part.numel()) * part.element_size() for part in parts)
 
 
 def check_finite(logits: torch.Tensor, where: Sequence[str]) -> None:
